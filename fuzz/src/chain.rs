@@ -80,8 +80,8 @@ enum Beside {
     Freeze,
     /// A flush begins, and the gate is open.
     Begin,
-    /// A flush runs to its end in place.
-    InPlace,
+    /// A flush runs to its end in the foreground.
+    Foreground,
     /// The gate opens.
     Open,
     /// The gate opens, and the flush ends.
@@ -97,7 +97,7 @@ impl Beside {
         match choice % 8 {
             1 => Self::Freeze,
             2 => Self::Begin,
-            3 => Self::InPlace,
+            3 => Self::Foreground,
             4 => Self::Open,
             5 => Self::Finish,
             6 => Self::HoldReads,
@@ -231,7 +231,7 @@ impl FetchingRun {
     }
 
     fn beside(&mut self, beside: Beside) {
-        let begins = matches!(beside, Beside::Freeze | Beside::Begin | Beside::InPlace);
+        let begins = matches!(beside, Beside::Freeze | Beside::Begin | Beside::Foreground);
         if begins && (self.cache.is_flushing() || self.flushes == FLUSHES_MAX) {
             return;
         }
@@ -246,7 +246,7 @@ impl FetchingRun {
                     .begin_flush(&TIP, || Ok(()))
                     .expect("a thread can be started");
             }
-            Beside::InPlace => self.cache.flush(&TIP, || Ok(())).expect("memory can be written"),
+            Beside::Foreground => self.cache.flush(&TIP, || Ok(())).expect("memory can be written"),
             Beside::Open => self.store.open(),
             Beside::Finish => self.finish_flush(),
             Beside::HoldReads => self.store.hold_reads(),

@@ -75,7 +75,7 @@ pub fn run(data: &[u8]) {
     flushes.finish();
     flushes.check();
     if flags & 8 != 0 {
-        flushes.flush_in_place(Ending::Well);
+        flushes.flush_in_foreground(Ending::Well);
         flushes.check();
     }
     // Leftovers of earlier flushes must not come back.
@@ -190,7 +190,7 @@ impl Flushes {
                 }
             }
             20 => self.finish(),
-            21 => self.flush_in_place(ending(input)),
+            21 => self.flush_in_foreground(ending(input)),
             22 => self.roll_back(),
             _ => self.look(outpoint(input)),
         }
@@ -267,8 +267,8 @@ impl Flushes {
         assert_eq!(found, self.stored);
     }
 
-    /// Flushes in place: coins stay where they are if there is room.
-    fn flush_in_place(&mut self, ending: Ending) {
+    /// Flushes in the foreground: coins stay where they are if there is room.
+    fn flush_in_foreground(&mut self, ending: Ending) {
         self.finish();
         self.store.open_for(ending);
         self.undo.clear();
@@ -337,7 +337,7 @@ impl Flushes {
         for outpoint in self.model.keys().copied().collect::<Vec<_>>() {
             self.spend(&outpoint);
         }
-        self.flush_in_place(Ending::Well);
+        self.flush_in_foreground(Ending::Well);
         assert_eq!(self.cache.len(), 0);
         self.check();
     }

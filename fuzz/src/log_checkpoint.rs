@@ -6,7 +6,7 @@ use crate::log_pages::begin;
 use blockmill_block::BlockHash;
 use blockmill_coins::Tip;
 use blockmill_store_log::fuzzing::{
-    BODY_BYTES, GROUPS, HEAD_BYTES, Identity, GROUP_SHARDS, Label, PAGE_BYTES, Page, SlotState, seal,
+    BODY_BYTES, GROUP_SHARDS, GROUPS, HEAD_BYTES, Identity, Label, PAGE_BYTES, Page, SlotState, seal,
 };
 
 /// Most shards that an input fills.

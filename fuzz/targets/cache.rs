@@ -1,6 +1,6 @@
 //! The input names steps on a coins cache over a store in memory. Coins are added, spent and looked
-//! up, or read from the store and inserted later. Flushes begin, wait, fail or succeed, in place or
-//! in the background. Changes since the last flush are rolled back.
+//! up, or read from the store and inserted later. Flushes begin, wait, fail or succeed, in the
+//! foreground or in the background. Changes since the last flush are rolled back.
 //!
 //! Checked: the cache always answers as a plain map does, and so does the store after a flush.
 

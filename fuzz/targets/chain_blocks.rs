@@ -5,7 +5,7 @@
 //! linked first, where a block came with its first copy that has its content. It has the model's
 //! hashes and blocks, and the same are found after its way through bytes. So has each other chain
 //! that ends in a known block. What cannot be read, also when a file was cut since, is what the
-//! model says. The chain is whole but for blocks without parents. Other bytes in place of a chain's
+//! model says. The chain is whole but for blocks without parents. Other bytes instead of a chain's
 //! cause no panic.
 
 #![no_main]

@@ -252,7 +252,7 @@ fn run(data: &[u8]) {
         assert_eq!(verdicts.len(), checks.len());
         for ((check, verdict), expected) in checks.iter().zip(&verdicts).zip(&expected) {
             let agrees = [*expected, Verdict::CannotTell].contains(verdict);
-            assert!(agrees, "{verdict:?} in place of {expected:?}: {check:?}");
+            assert!(agrees, "{verdict:?} instead of {expected:?}: {check:?}");
         }
         // The first check alone.
         if let [first, _, ..] = &checks[..] {

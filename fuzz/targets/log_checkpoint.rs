@@ -14,7 +14,7 @@ use blockmill_fuzz::input::Input;
 use blockmill_fuzz::log_checkpoint::Plan;
 use blockmill_fuzz::log_pages::{MemoryFile, damage};
 use blockmill_fuzz::memory::peak_of;
-use blockmill_store_log::fuzzing::{Checkpoint, Filled, GROUPS, GROUP_SHARDS, PAGE_BYTES, Page, RECORDS_MAX, seal};
+use blockmill_store_log::fuzzing::{Checkpoint, Filled, GROUP_SHARDS, GROUPS, PAGE_BYTES, Page, RECORDS_MAX, seal};
 use libfuzzer_sys::fuzz_target;
 use peak_alloc::PeakAlloc;
 
@@ -165,13 +165,13 @@ fn check_changed(plan: &Plan, first_body: &[u8], stream: &[u8], unwanted: u32) {
     assert!(found.stream() == stream && found.first_body(stream.len() as u64) == first_body);
 }
 
-/// Damages a page, or makes it one of another place or of another checkpoint.
+/// Damages a page, or makes it one of another number or of another checkpoint.
 fn damage_one(file: &mut File<'_>, input: &mut Input<'_>) {
     let index = usize::from(input.u16()) % file.pages.len();
     let (number, flush, epoch) = (index as u32, file.plan.label.flush, file.plan.epoch);
     let page = &mut file.pages[index];
     match input.u8() % 8 {
-        // The place of the first page is known without its head.
+        // The number of the first page is known without its head.
         1 if index > 0 => _ = seal(page, (0, number + 1), flush, epoch),
         2 => _ = seal(page, (0, number), flush ^ 1, epoch),
         3 => _ = seal(page, (0, number), flush, epoch ^ 1),
@@ -208,14 +208,14 @@ fuzz_target!(|data: &[u8]| {
     check_unchanged(&file, unwanted);
     check_damaged(&mut file, &mut input, unwanted);
     while !input.is_empty() {
-        let (place, change) = (usize::from(input.u16()), input.u8());
-        let (bytes, index) = match place % 4 {
-            0 => (&mut first_body, place / 4),
-            1 => (&mut stream, place / 4),
+        let (choice, change) = (usize::from(input.u16()), input.u8());
+        let (bytes, index) = match choice % 4 {
+            0 => (&mut first_body, choice / 4),
+            1 => (&mut stream, choice / 4),
             _ => {
                 // From its end: what comes after the words.
                 let length = stream.len();
-                (&mut stream, length - 1 - place / 4 % length)
+                (&mut stream, length - 1 - choice / 4 % length)
             }
         };
         let index = index % bytes.len();

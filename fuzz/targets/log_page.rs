@@ -93,7 +93,7 @@ fn check_unsealed(input: &mut Input<'_>) {
     }
 }
 
-/// A page that is not sealed, and the byte that has chosen its form: lengths of records in place of
+/// A page that is not sealed, and the byte that has chosen its form: lengths of records instead of
 /// where they begin, a start of a file or a length of a long record that is right, all of the page
 /// used, another flush, another version.
 fn page_of(input: &mut Input<'_>) -> (Page, u8) {

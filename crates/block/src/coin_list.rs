@@ -135,7 +135,7 @@ impl CoinList {
     ///
     /// # Panics
     /// If there are not as many indices as coins, or if the list has no such index.
-    pub fn place(&mut self, coins: Coins<'_>, indices: impl ExactSizeIterator<Item = usize>) {
+    pub fn put(&mut self, coins: Coins<'_>, indices: impl ExactSizeIterator<Item = usize>) {
         assert_eq!(coins.len(), indices.len(), "an index for each coin");
         let at = self.scripts.len();
         if let Some((start, scripts)) = coins.scripts_in_a_row() {
@@ -337,25 +337,25 @@ mod tests {
         }]
         .into_iter()
         .collect();
-        CoinList::with_empty_coins(3).place(list.coins(), 0..2);
+        CoinList::with_empty_coins(3).put(list.coins(), 0..2);
     }
 
     proptest! {
         /// Two parts of a list, of which the second has its scripts out of order, are placed in
         /// turns.
         #[test]
-        fn coins_are_placed(coins in proptest::collection::vec(coin(), 0..20)) {
+        fn coins_are_put(coins in proptest::collection::vec(coin(), 0..20)) {
             let one: CoinList = coins.iter().map(CoinRef::from).collect();
             let mut reversed = CoinList::with_empty_coins(coins.len());
             for number in (0..coins.len()).rev() {
-                reversed.place(one.coins().range(number..number + 1), std::iter::once(number));
+                reversed.put(one.coins().range(number..number + 1), std::iter::once(number));
             }
             prop_assert_eq!(&reversed, &one);
             let half = coins.len() / 2;
             let mut both = CoinList::with_empty_coins(coins.len());
-            both.place(one.coins().range(0..half), (0..half).map(|number| 2 * number));
+            both.put(one.coins().range(0..half), (0..half).map(|number| 2 * number));
             let second = reversed.coins().range(half..coins.len());
-            both.place(second, (half..coins.len()).map(|number| match 2 * (number - half) + 1 {
+            both.put(second, (half..coins.len()).map(|number| match 2 * (number - half) + 1 {
                 index if index < coins.len() => index,
                 _ => coins.len() - 1,
             }));

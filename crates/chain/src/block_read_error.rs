@@ -22,7 +22,7 @@ pub enum BlockReadError {
     #[error(
         "block {hash} (height {height}) is in no block file that is still there: run connect on the files that have it"
     )]
-    NoPlace {
+    InNoFile {
         /// The block.
         hash: BlockHash,
         /// Its height.

@@ -6,7 +6,7 @@
 //! - `options`: how an engine is to work;
 //! - `open`: an engine is opened;
 //! - `submit`: blocks one by one, with a verdict each;
-//! - `load_snapshot`: a set in place of the blocks up to its base.
+//! - `load_snapshot`: a set instead of the blocks up to its base.
 
 #[doc(hidden)]
 pub mod internals;

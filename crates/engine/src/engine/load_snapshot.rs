@@ -1,4 +1,4 @@
-//! A set is loaded from a snapshot, in place of the blocks up to its base.
+//! A set is loaded from a snapshot, instead of the blocks up to its base.
 
 use crate::engine::Engine;
 use blockmill_block::{BlockHash, Header};
@@ -105,7 +105,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.chain.import_headers(headers, observer)
     }
 
-    /// Loads the set of a snapshot in place of everything up to its base block. That block's header
+    /// Loads the set of a snapshot instead of everything up to its base block. That block's header
     /// and all before it must be in `sources`, or have been imported before. The hash of the set
     /// must be `wanted`, or the one that Core has built in for this block. Until the whole file has
     /// been read and its hash has been found right, only a store of its own is written. The

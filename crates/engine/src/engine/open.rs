@@ -71,7 +71,7 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
         self
     }
 
-    /// A store of the caller's in place of the one in the data directory. What the store keeps in
+    /// A store of the caller's instead of the one in the data directory. What the store keeps in
     /// memory is not part of [`Options::cache_bytes_max`].
     pub fn store(mut self, store: Arc<dyn CoinStore>) -> Self {
         self.store = Some(store);

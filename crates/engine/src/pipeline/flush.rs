@@ -114,7 +114,7 @@ impl Flusher {
     }
 
     /// Waits a little before a block is resolved, if a flush runs and the cache would be full
-    /// before its end: many short waits in place of a long one. `work` is done meanwhile; it
+    /// before its end: many short waits instead of a long one. `work` is done meanwhile; it
     /// returns false when there is nothing to do.
     pub(crate) fn catch_up(
         &self,

@@ -67,8 +67,8 @@ impl<V: ScriptVerifier + 'static> InFlight<V> {
         self.checks.as_ref().is_some_and(|checks| !checks.is_round_over())
     }
 
-    /// Gives up its place in the check queue if all its checks have been run. Returns whether it
-    /// has none.
+    /// Leaves the check queue if all its checks have been run. Returns whether it is not, or no
+    /// longer, in the queue.
     fn end_round_if_done(&mut self) -> bool {
         self.checks.as_mut().is_none_or(PendingChecks::end_round_if_done)
     }

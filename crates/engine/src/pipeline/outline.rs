@@ -129,13 +129,13 @@ impl Outline {
             let (inputs, outputs) = (take(transaction.input_count()), take(transaction.output_count()));
             for (spending, &hash) in transaction.inputs().zip(inputs) {
                 if number > 0 {
-                    let place = &mut next_spend[shard_of(hash)];
-                    spends.events[*place as usize] = Spend {
+                    let next = &mut next_spend[shard_of(hash)];
+                    spends.events[*next as usize] = Spend {
                         at: HashedOutPoint::new(spending.previous_output(), hash),
                         transaction: number,
                         input,
                     };
-                    *place += 1;
+                    *next += 1;
                 }
                 input += 1;
             }
@@ -145,15 +145,15 @@ impl Outline {
                 if is_unspendable(script) {
                     continue;
                 }
-                let place = &mut next_create[shard_of(hash)];
-                creates.events[*place as usize] = Create {
+                let next = &mut next_create[shard_of(hash)];
+                creates.events[*next as usize] = Create {
                     at: HashedOutPoint::new(OutPoint { txid, vout }, hash),
                     transaction: number,
                     script_at: output.script_at(),
                     script_length: script.len() as u32,
                     value: output.value(),
                 };
-                *place += 1;
+                *next += 1;
             }
         }
         Self { spends, creates }

@@ -1,9 +1,9 @@
 //! The blocks of a window are resolved in shards, by all threads.
 //!
-//! Whether a coin is there at a place in the chain depends on the events of its outpoint alone. So
-//! events are dealt out by outpoint. Each shard goes through its events of the window, in the order
-//! of the chain, whatever the other shards do. Then each block is judged by itself, with the coins
-//! that the shards have found.
+//! Whether a coin is there at a position in the chain depends on the events of its outpoint alone.
+//! So events are dealt out by outpoint. Each shard goes through its events of the window, in the
+//! order of the chain, whatever the other shards do. Then each block is judged by itself, with the
+//! coins that the shards have found.
 //!
 //! A shard makes the coins of the window first, in a table of its own. A spend looks there first,
 //! and takes only a coin that was made before it, and not yet spent: then the coin never enters the
@@ -36,7 +36,7 @@ pub struct WindowBlock<'w> {
     pub block: &'w Block,
     /// Its events, under the key of the cache.
     pub outline: &'w Outline,
-    /// Its place in the chain. Whether it may overwrite coins is said by `must_be_new`.
+    /// Its position in the chain. Whether it may overwrite coins is said by `must_be_new`.
     pub context: ConnectContext<'w>,
     /// What must hold for the coins that it makes.
     pub must_be_new: MustBeNew,
@@ -240,13 +240,13 @@ impl WindowWork<'_> {
     fn judge_blocks(&self, outcomes: &[&ShardOutcome]) {
         loop {
             let number = self.blocks_begun.fetch_add(1, Ordering::Relaxed);
-            let Some(place) = self.judged.get(number) else {
+            let Some(slot) = self.judged.get(number) else {
                 return;
             };
             let start = Instant::now();
             let judged = contain(|| judge(number, self.window, outcomes, self.dealing.magic));
             if let Some(judged) = judged.unwrap_or(None) {
-                let is_first = place.set(judged).is_ok();
+                let is_first = slot.set(judged).is_ok();
                 debug_assert!(is_first, "block {number} was judged twice");
             }
             (self.done)(Some(number), start, Instant::now());

@@ -54,7 +54,7 @@ pub struct ConnectReport {
     pub left_out: u64,
     /// Number of blocks whose parent is nowhere.
     pub leftovers: u64,
-    /// The first of them in the order of files and places.
+    /// The first of them in the order of files and offsets.
     pub first_leftover: Option<Leftover>,
     /// Why the run ended.
     pub halt: Halt,

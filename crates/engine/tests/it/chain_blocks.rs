@@ -157,7 +157,7 @@ fn headers_of_other_files_make_the_chain() {
         (bare.height(), bare.hash(HEIGHT).unwrap()),
         (HEIGHT, whole.hash(HEIGHT).unwrap())
     );
-    assert!(matches!(bare.block(7), Err(BlockReadError::NoPlace { height: 7, .. })));
+    assert!(matches!(bare.block(7), Err(BlockReadError::InNoFile { height: 7, .. })));
     let short = open(std::slice::from_ref(&none), &headers[..7]).unwrap().unwrap();
     assert_eq!(short.height(), 7);
     let both = open(&[none, folders.core.clone()], &headers[..7]).unwrap().unwrap();
@@ -203,7 +203,7 @@ fn the_chain_of_most_work_is_taken() {
         Err(BlockReadError::NoUndoFile { height, .. }) if height == FORK + 1
     ));
     blocks.block(FORK + 1).unwrap();
-    // More places change nothing.
+    // More positions change nothing.
     let stop = AtomicBool::new(false);
     assert!(blocks.add_files(&[folders.core], &stop, &mut ()).unwrap());
     blocks.read(FORK).unwrap();

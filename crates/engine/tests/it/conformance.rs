@@ -125,7 +125,7 @@ impl Run {
     /// Connects the blocks of rows, from a file, and compares the outcome with Core's answers.
     fn connect(&mut self, rows: &[Value], answers: &Answers<'_>) -> (Outcome, ConnectReport) {
         let last = rows.last().expect("a row");
-        let place = text(last, "name");
+        let name = text(last, "name");
         let mut bytes = Vec::new();
         // A block that does not decode has another key.
         for block in rows.iter().filter_map(|row| row["block_hex"].as_str()) {
@@ -142,26 +142,22 @@ impl Run {
             let (hash, word) = (block.hash.to_string(), &*block.reject.reason);
             // The header is known as that of a bad block.
             let is_known = word == "duplicate-invalid" && self.named.contains(&hash);
-            assert!(is_known || answers.have(&hash, word), "{place}: {block}");
+            assert!(is_known || answers.have(&hash, word), "{name}: {block}");
             self.named.insert(hash);
         }
         let unreadable: Vec<String> = report.unreadable.iter().map(|block| block.hash.to_string()).collect();
         for hash in &unreadable {
-            assert!(answers.have(hash, "high-hash"), "{place}: {hash}");
+            assert!(answers.have(hash, "high-hash"), "{name}: {hash}");
             self.named.insert(hash.clone());
         }
-        assert!(report.damages.is_empty(), "{place}: {:?}", report.damages);
+        assert!(report.damages.is_empty(), "{name}: {:?}", report.damages);
         let figures = figures(&self.engine);
-        assert_eq!(figures.best_block, report.tip, "{place}");
+        assert_eq!(figures.best_block, report.tip, "{name}");
         if last.get("core_tip_after").is_some() {
-            assert_eq!(last["core_tip_after"], report.tip.to_string(), "{place}");
-            assert_eq!(last["core_height_after"], report.height, "{place}");
-            assert_eq!(last["utxo_count_after"], figures.txouts, "{place}");
-            assert_eq!(
-                last["utxo_hash_after"],
-                figures.hash_serialized_3.to_string(),
-                "{place}"
-            );
+            assert_eq!(last["core_tip_after"], report.tip.to_string(), "{name}");
+            assert_eq!(last["core_height_after"], report.height, "{name}");
+            assert_eq!(last["utxo_count_after"], figures.txouts, "{name}");
+            assert_eq!(last["utxo_hash_after"], figures.hash_serialized_3.to_string(), "{name}");
         }
         let rejected = report.rejected.iter();
         let rejected = rejected.map(|block| (block.hash.to_string(), block.height, block.reject.clone()));

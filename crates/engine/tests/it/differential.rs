@@ -154,8 +154,8 @@ fn next_block(world: &mut World, random: &mut Random) -> (Vec<u8>, Vec<&'static 
         return (bytes, vec!["sent again"]);
     }
     if random.one_in(20) && !world.tree.owed.is_empty() {
-        let place = random.below(world.tree.owed.len() as u64) as usize;
-        return (world.tree.owed.swap_remove(place), vec!["body sent late"]);
+        let index = random.below(world.tree.owed.len() as u64) as usize;
+        return (world.tree.owed.swap_remove(index), vec!["body sent late"]);
     }
     let mut candidate = Candidate::new(&world.tree, random);
     if random.one_in(40) {

@@ -185,9 +185,9 @@ fn gets_here_and_there() {
         let base = Base::at(height);
         let (_, gets) = count_calls(&base, &sources);
         assert!(gets > 1_000, "{gets}");
-        for place in 0..CHECKED {
+        for index in 0..CHECKED {
             // The first, the last, and between them.
-            let number = 1 + place * (gets - 1) / (CHECKED - 1);
+            let number = 1 + index * (gets - 1) / (CHECKED - 1);
             for then in [Then::Reopen, Then::GoOnAnyhow] {
                 check(&base, &sources, &|store| store.fail_at_get(number), &check_end, then);
             }
@@ -207,8 +207,8 @@ fn gets_that_fail_for_good() {
     ] {
         let base = Base::at(height);
         let (_, gets) = count_calls(&base, &sources);
-        for place in 0..CHECKED {
-            let number = 1 + place * (gets - 1) / (CHECKED - 1);
+        for index in 0..CHECKED {
+            let number = 1 + index * (gets - 1) / (CHECKED - 1);
             let attempt = base.attempt();
             attempt.store.fail_from_get(number);
             let mut engine = attempt.open(every_block(None));

@@ -22,7 +22,7 @@ impl Folder {
     }
 
     /// Writes a file: records, the first bytes of one that is being written, and zeros that were
-    /// allocated. A new file may take the place of the old one.
+    /// allocated. A new file may replace the old one.
     fn write(&self, number: usize, blocks: &[bitcoin::Block], torn: usize, zeros: usize, anew: bool) {
         let mut bytes: Vec<u8> = blocks.iter().flat_map(record).collect();
         bytes.truncate(bytes.len() - torn);

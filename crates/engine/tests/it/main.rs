@@ -16,7 +16,7 @@ mod invalid_branches;
 mod lanes;
 mod older;
 mod past;
-mod places;
+mod positions;
 mod power_cuts;
 mod reorganise;
 mod reports;

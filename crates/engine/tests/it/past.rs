@@ -178,12 +178,12 @@ fn what_cannot_be_had_is_said() {
     // Without the block file, and without the note where it is.
     let away = own.with_extension("away");
     std::fs::rename(&own, &away).unwrap();
-    let no_place = |error| matches!(error, BlockReadError::NoPlace { height: HEIGHT, .. });
-    assert!(no_place(block_error(fails(HEIGHT - 1))));
+    let in_no_file = |error| matches!(error, BlockReadError::InNoFile { height: HEIGHT, .. });
+    assert!(in_no_file(block_error(fails(HEIGHT - 1))));
     std::fs::rename(&away, &own).unwrap();
     at(&data, HEIGHT - 1, 1).unwrap();
     std::fs::remove_file(data.join("places.dat")).unwrap();
-    assert!(no_place(block_error(fails(HEIGHT - 1))));
+    assert!(in_no_file(block_error(fails(HEIGHT - 1))));
     let mut engine = open(&data, options(2, LARGE));
     assert_eq!(connect(&mut engine, &[&own]).height, HEIGHT);
     drop(engine);
@@ -204,7 +204,7 @@ fn flip(path: &Path, offset: u64) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Blocks that came one by one are in the data directory, and their places need no import.
+/// Blocks that came one by one are in the data directory, and their positions need no import.
 #[test]
 fn submitted_blocks_are_found() {
     let mut chain = Chain::of(101);

@@ -415,21 +415,21 @@ fn cut_twice(scenario: &dyn Scenario, first: usize, second: usize) {
         let steps: Vec<Step> = disk.steps();
         for count_again in (begin + number % second..=steps.len()).step_by(second) {
             for other in [Cut::Power, Cut::Torn(count_again as u64)] {
-                let place = format!(
+                let case = format!(
                     "{}: {one:?} after step {count}, {other:?} after step {count_again} of {begin} to {}",
                     scenario.name(),
                     steps.len()
                 );
                 write_files(&files_after(&steps, count_again, other), &middle, &end);
                 match examine(&end, &AtomicBool::new(false), &mut ()) {
-                    Ok(findings) => assert_ne!(findings.is_sound(), Some(false), "{place}: {findings:?}"),
+                    Ok(findings) => assert_ne!(findings.is_sound(), Some(false), "{case}: {findings:?}"),
                     Err(OpenError::NotThere { .. }) => {}
-                    Err(error) => panic!("{place}: {error}"),
+                    Err(error) => panic!("{case}: {error}"),
                 }
-                check_readers(&end, &place);
+                check_readers(&end, &case);
                 match run_on_system(scenario, &end) {
-                    Ok(figures) => assert_eq!(figures, scenario.expected(), "{place}"),
-                    Err(error) => panic!("{place}: {error}"),
+                    Ok(figures) => assert_eq!(figures, scenario.expected(), "{case}"),
+                    Err(error) => panic!("{case}: {error}"),
                 }
                 std::fs::remove_dir_all(&end).unwrap();
                 second_cuts.fetch_add(1, Ordering::Relaxed);

@@ -53,9 +53,9 @@ fn a_damaged_copy_does_not_condemn_the_good_one() {
     };
     let block = serialize(&mined(&chain_id));
     // A bit of the commitment's mark: then there is no commitment, and so no signature.
-    let place = block.windows(4).position(|mark| mark == [0xaa, 0x21, 0xa9, 0xed]);
+    let offset = block.windows(4).position(|mark| mark == [0xaa, 0x21, 0xa9, 0xed]);
     let mut damaged = block.clone();
-    damaged[place.unwrap()] ^= 1;
+    damaged[offset.unwrap()] ^= 1;
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     std::fs::write(path("blk00000.dat"), record(&chain_id, &damaged)).unwrap();

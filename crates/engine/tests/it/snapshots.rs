@@ -198,9 +198,9 @@ fn a_snapshot_without_its_mark_is_not_taken_for_what_was_validated() {
 }
 
 /// Where a file is changed, and how: a bit is another.
-fn changed(path: &Path, bytes: &[u8], place: usize) {
+fn changed(path: &Path, bytes: &[u8], offset: usize) {
     let mut bytes = bytes.to_vec();
-    bytes[place] ^= 1 << (place % 8);
+    bytes[offset] ^= 1 << (offset % 8);
     std::fs::write(path, bytes).unwrap();
 }
 
@@ -210,13 +210,13 @@ fn no_byte_may_be_another() {
     let bytes = std::fs::read(&setup.snapshot).unwrap();
     setup.snapshot = setup.scratch.path().join("changed");
     // Every byte of the metadata, and some bytes of the coins, so that all bytes of a coin are met.
-    let places = (0..51).chain((51..bytes.len()).step_by(37));
-    for place in places {
-        changed(&setup.snapshot, &bytes, place);
+    let offsets = (0..51).chain((51..bytes.len()).step_by(37));
+    for offset in offsets {
+        changed(&setup.snapshot, &bytes, offset);
         let error = setup.load(setup.engine()).unwrap_err();
         use LoadSnapshotError::{Base, Content, WrongHash};
         let refused = matches!(error, Content { .. } | Base { .. } | WrongHash { .. });
-        assert!(refused, "{place}: {error}");
+        assert!(refused, "{offset}: {error}");
     }
     std::fs::write(&setup.snapshot, &bytes).unwrap();
     setup.load(setup.engine()).unwrap();

@@ -275,7 +275,7 @@ fn submitted_blocks_come_before_files() {
 
 /// A block is no duplicate if all that files had of it was a wrong copy.
 #[test]
-fn a_block_is_submitted_in_place_of_a_wrong_copy() {
+fn a_block_is_submitted_instead_of_a_wrong_copy() {
     let (trunk, [x, y]) = branches(2);
     for wrong in [wrong_copy, cut_copy] {
         let mut node = Node::new(options(1, LARGE));

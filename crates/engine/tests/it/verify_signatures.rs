@@ -33,8 +33,8 @@ struct Sample {
     undo: Arc<BlockUndo>,
 }
 
-/// A signature and its place in a block.
-struct Place {
+/// A signature, with the numbers of its transaction in the block and of its input there.
+struct Located {
     transaction: usize,
     input: usize,
     signature: Signature,
@@ -80,9 +80,9 @@ impl Sample {
         verdict
     }
 
-    /// The places of signatures in transactions that no other transaction of the block spends from:
-    /// a change of a signature outside of the witness changes the transaction's id.
-    fn places(&self) -> Vec<Place> {
+    /// The signatures of transactions that no other transaction of the block spends from: a change
+    /// of a signature outside of the witness changes the transaction's id.
+    fn located(&self) -> Vec<Located> {
         let spent: HashSet<Txid> = self
             .block
             .txdata
@@ -90,50 +90,50 @@ impl Sample {
             .flat_map(|transaction| &transaction.input)
             .map(|input| input.previous_output.txid)
             .collect();
-        let mut places = Vec::new();
+        let mut all = Vec::new();
         for (index, transaction) in self.block.txdata.iter().enumerate().skip(1) {
             if spent.contains(&transaction.compute_txid()) {
                 continue;
             }
             let coins = self.undo.transaction(index - 1);
-            for (place, (input, coin)) in transaction.input.iter().zip(coins.iter()).enumerate() {
+            for (number, (input, coin)) in transaction.input.iter().zip(coins.iter()).enumerate() {
                 let script = Script::from_bytes(coin.script_pubkey);
-                places.extend(signatures(input, script).into_iter().map(|signature| Place {
+                all.extend(signatures(input, script).into_iter().map(|signature| Located {
                     transaction: index,
-                    input: place,
+                    input: number,
                     signature,
                 }));
             }
         }
-        places
+        all
     }
 
-    /// The first places of each kind, and one further on.
-    fn chosen(&self) -> Vec<Place> {
+    /// The first signatures of each kind, and one further on.
+    fn chosen(&self) -> Vec<Located> {
         let mut counts: HashMap<_, usize> = HashMap::new();
-        let mut places = self.places();
-        let last = places.iter().rposition(|place| self.is_near(place));
-        let last = last.map(|last| places.remove(last));
+        let mut chosen = self.located();
+        let last = chosen.iter().rposition(|located| self.is_near(located));
+        let last = last.map(|last| chosen.remove(last));
         if let Some(last) = &last {
             counts.insert(last.signature.kind, 1);
         }
-        places.retain(|place| {
-            let count = counts.entry(place.signature.kind).or_default();
+        chosen.retain(|located| {
+            let count = counts.entry(located.signature.kind).or_default();
             *count += 1;
-            *count == 1 || (*count <= OF_EACH_KIND + 1 && self.is_near(place))
+            *count == 1 || (*count <= OF_EACH_KIND + 1 && self.is_near(located))
         });
-        places.extend(last);
-        places
+        chosen.extend(last);
+        chosen
     }
 
-    fn is_near(&self, place: &Place) -> bool {
-        self.undo.range(place.transaction - 1).end <= INPUTS_NEAR
+    fn is_near(&self, located: &Located) -> bool {
+        self.undo.range(located.transaction - 1).end <= INPUTS_NEAR
     }
 
-    fn spoilt(&self, place: &Place, number: Number) -> Block {
+    fn spoilt(&self, located: &Located, number: Number) -> Block {
         let mut block = self.block.clone();
-        let transaction = &mut block.txdata[place.transaction];
-        place.signature.spoil(transaction, place.input, number);
+        let transaction = &mut block.txdata[located.transaction];
+        located.signature.spoil(transaction, located.input, number);
         block
     }
 }
@@ -143,27 +143,27 @@ fn check(sample: &Sample, kinds: &mut BTreeMap<&'static str, usize>) {
     let name = &sample.name;
     let verified = sample.verify(&sample.block, 2);
     assert!(verified.is_ok(), "{name}: {verified:?}");
-    for place in &sample.chosen() {
-        let (numbers, threads): (&[Number], &[usize]) = if sample.is_near(place) {
+    for located in &sample.chosen() {
+        let (numbers, threads): (&[Number], &[usize]) = if sample.is_near(located) {
             (&[Number::R, Number::S], &[1, 2])
         } else {
             (&[Number::S], &[2])
         };
         for &number in numbers {
-            let mut block = sample.spoilt(place, number);
-            if !kinds.contains_key(place.signature.kind) {
+            let mut block = sample.spoilt(located, number);
+            if !kinds.contains_key(located.signature.kind) {
                 check_unrepaired(sample, &block);
             }
             repair(&mut block);
             for &threads in threads {
                 let reject = sample.verify(&block, threads).unwrap_err();
-                let what = format!("{name}: {} of {}", place.signature.kind, place.transaction);
+                let what = format!("{name}: {} of {}", located.signature.kind, located.transaction);
                 assert_eq!(reject.reason, "block-script-verify-flag-failed", "{what}");
-                assert_eq!(reject.transaction, Some(place.transaction), "{what}");
-                assert_eq!(reject.input, Some(place.input), "{what}");
+                assert_eq!(reject.transaction, Some(located.transaction), "{what}");
+                assert_eq!(reject.input, Some(located.input), "{what}");
             }
         }
-        *kinds.entry(place.signature.kind).or_default() += 1;
+        *kinds.entry(located.signature.kind).or_default() += 1;
     }
 }
 
@@ -309,9 +309,9 @@ fn generated_blocks() {
 fn the_lower_of_two_is_named() {
     let samples = generated();
     let sample = samples.iter().max_by_key(|sample| sample.undo.coins().len()).unwrap();
-    let places = sample.places();
-    for distance in [1, 7, 40, places.len() - 1] {
-        let (lower, upper) = (&places[0], &places[distance]);
+    let all = sample.located();
+    for distance in [1, 7, 40, all.len() - 1] {
+        let (lower, upper) = (&all[0], &all[distance]);
         let mut block = sample.spoilt(lower, Number::S);
         let transaction = &mut block.txdata[upper.transaction];
         upper.signature.spoil(transaction, upper.input, Number::R);

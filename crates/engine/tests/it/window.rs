@@ -1,5 +1,5 @@
-//! A bad block at each place among the blocks in flight. The report names the earliest bad block,
-//! and the set is that of the chain before it, for any number of threads.
+//! A bad block at each position among the blocks in flight. The report names the earliest bad
+//! block, and the set is that of the chain before it, for any number of threads.
 
 use super::options;
 use crate::common::grower::{Grower, SPARE_COINBASE, spend_wrongly_signed};
@@ -78,7 +78,7 @@ fn check(trunk: &Grower, script_fails: u32, takes_too_much: u32, options: Option
 }
 
 #[test]
-fn a_bad_block_at_each_place_of_the_window() {
+fn a_bad_block_at_each_position_of_the_window() {
     let trunk = Grower::of(TRUNK);
     for number in 1..=LENGTH {
         let threads = [1, 2, 4][number as usize % 3];

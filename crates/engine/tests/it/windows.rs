@@ -1,4 +1,4 @@
-//! Blocks that are bad in each way, at each place of a window: with shards and without them the
+//! Blocks that are bad in each way, at each position of a window: with shards and without them the
 //! report, the tip and the set are the same.
 
 use crate::common::faults::FaultyStore;
@@ -44,8 +44,8 @@ fn split(trunk: &Chain, number: u32) -> Transaction {
     spend_into(trunk.coinbase(number + 1), vec![output(1_000); 5])
 }
 
-/// A block under construction.
-struct Place<'c> {
+/// Where a block is built.
+struct Position<'c> {
     trunk: &'c Chain,
     /// The chain below the block.
     chain: &'c Chain,
@@ -53,7 +53,7 @@ struct Place<'c> {
     number: u32,
 }
 
-impl Place<'_> {
+impl Position<'_> {
     fn height(&self) -> u32 {
         self.chain.height() + 1
     }
@@ -85,89 +85,93 @@ impl Place<'_> {
     }
 }
 
-/// A way to be bad: its name, the reason, and the block, if a block at that place can be so.
-type Way = (&'static str, &'static str, fn(&Place<'_>) -> Option<Block>);
+/// A way to be bad: its name, the reason, and the block, if a block at that position can be so.
+type Way = (&'static str, &'static str, fn(&Position<'_>) -> Option<Block>);
 
 const WAYS: &[Way] = &[
-    ("a coin that never was", MISSING, |place| {
+    ("a coin that never was", MISSING, |position| {
         let nowhere = OutPoint::new(Txid::from_byte_array([9; 32]), 0);
-        Some(place.with(spend_any(nowhere, 1)))
+        Some(position.with(spend_any(nowhere, 1)))
     }),
-    ("a coin of the trunk that an earlier block spends", MISSING, |place| {
-        (place.number > 1).then(|| place.with(spend_any(place.trunk.coinbase(2), 1)))
+    (
+        "a coin of the trunk that an earlier block spends",
+        MISSING,
+        |position| (position.number > 1).then(|| position.with(spend_any(position.trunk.coinbase(2), 1))),
+    ),
+    (
+        "a coin of the window that an earlier block spends",
+        MISSING,
+        |position| (position.number > 2).then(|| position.with(spend_any(outpoint(&split(position.trunk, 1), 1), 1))),
+    ),
+    ("a coin that a later block makes", MISSING, |position| {
+        Some(position.with(spend_any(outpoint(&split(position.trunk, position.number + 1), 0), 1)))
     }),
-    ("a coin of the window that an earlier block spends", MISSING, |place| {
-        (place.number > 2).then(|| place.with(spend_any(outpoint(&split(place.trunk, 1), 1), 1)))
+    ("a coin spent twice in its block", MISSING, |position| {
+        let twice = position.good().transaction(spend_any(position.spare(), 1));
+        Some(twice.transaction(spend_any(position.spare(), 2)).build())
     }),
-    ("a coin that a later block makes", MISSING, |place| {
-        Some(place.with(spend_any(outpoint(&split(place.trunk, place.number + 1), 0), 1)))
+    ("a coin made and spent twice in a block", MISSING, |position| {
+        Some(position.with(spend_any(outpoint(&split(position.trunk, position.number), 0), 1)))
     }),
-    ("a coin spent twice in its block", MISSING, |place| {
-        let twice = place.good().transaction(spend_any(place.spare(), 1));
-        Some(twice.transaction(spend_any(place.spare(), 2)).build())
-    }),
-    ("a coin made and spent twice in a block", MISSING, |place| {
-        Some(place.with(spend_any(outpoint(&split(place.trunk, place.number), 0), 1)))
-    }),
-    ("a coin spent before it is made", MISSING, |place| {
-        let made = spend_any(place.spare(), 10);
-        let spent = place.good().transaction(spend_any(outpoint(&made, 0), 1));
+    ("a coin spent before it is made", MISSING, |position| {
+        let made = spend_any(position.spare(), 10);
+        let spent = position.good().transaction(spend_any(outpoint(&made, 0), 1));
         Some(spent.transaction(made).build())
     }),
     (
         "a coin spent twice in a transaction",
         "bad-txns-inputs-duplicate",
-        |place| {
-            let mut twice = spend_any(place.spare(), 1);
+        |position| {
+            let mut twice = spend_any(position.spare(), 1);
             twice.input.push(twice.input[0].clone());
-            Some(place.with(twice))
+            Some(position.with(twice))
         },
     ),
-    ("a coinbase with 99 confirmations", PREMATURE, |place| {
-        Some(place.with(spend_any(place.trunk.coinbase(place.height() - 99), 1)))
+    ("a coinbase with 99 confirmations", PREMATURE, |position| {
+        Some(position.with(spend_any(position.trunk.coinbase(position.height() - 99), 1)))
     }),
-    ("a coinbase of the window", PREMATURE, |place| {
-        (place.number > 1).then(|| place.with(spend_any(place.chain.coinbase(place.height() - 1), 1)))
+    ("a coinbase of the window", PREMATURE, |position| {
+        (position.number > 1).then(|| position.with(spend_any(position.chain.coinbase(position.height() - 1), 1)))
     }),
-    ("its own coinbase", PREMATURE, |place| {
-        let own = outpoint(&place.good().build().txdata[0], 0);
-        Some(place.with(spend_any(own, 1)))
+    ("its own coinbase", PREMATURE, |position| {
+        let own = outpoint(&position.good().build().txdata[0], 0);
+        Some(position.with(spend_any(own, 1)))
     }),
-    ("more than its coin has", "bad-txns-in-belowout", |place| {
-        Some(place.with(spend_any(place.spare(), SUBSIDY + 1)))
+    ("more than its coin has", "bad-txns-in-belowout", |position| {
+        Some(position.with(spend_any(position.spare(), SUBSIDY + 1)))
     }),
-    ("a value out of range", "bad-txns-vout-toolarge", |place| {
-        Some(place.with(spend_any(place.spare(), 21_000_000 * 100_000_000 + 1)))
+    ("a value out of range", "bad-txns-vout-toolarge", |position| {
+        Some(position.with(spend_any(position.spare(), 21_000_000 * 100_000_000 + 1)))
     }),
-    ("more than subsidy and fees", "bad-cb-amount", |place| {
+    ("more than subsidy and fees", "bad-cb-amount", |position| {
         let fees = SUBSIDY - 5_000 + 100;
-        Some(place.good().fees(fees + 1).build())
+        Some(position.good().fees(fees + 1).build())
     }),
-    ("a lock of blocks", NONFINAL, |place| {
-        Some(place.with(spend_locked(place.recent(3), 1, 2)))
+    ("a lock of blocks", NONFINAL, |position| {
+        Some(position.with(spend_locked(position.recent(3), 1, 2)))
     }),
-    ("a lock of time", NONFINAL, |place| {
-        Some(place.with(spend_locked(place.recent(3), 1, BY_TIME | (UNITS_OF_BLOCK + 1))))
+    ("a lock of time", NONFINAL, |position| {
+        Some(position.with(spend_locked(position.recent(3), 1, BY_TIME | (UNITS_OF_BLOCK + 1))))
     }),
     (
         "a transaction of the block before once more",
         "bad-txns-BIP30",
-        |place| Some(place.with(split(place.trunk, place.number - 1))),
+        |position| Some(position.with(split(position.trunk, position.number - 1))),
     ),
-    ("its own transaction once more", MISSING, |place| {
+    ("its own transaction once more", MISSING, |position| {
         // The copy is not the last, or the block would be a mutated one.
-        let again = place.good().transaction(split(place.trunk, place.number));
-        Some(again.transaction(spend_any(place.spare(), 1)).build())
+        let again = position.good().transaction(split(position.trunk, position.number));
+        Some(again.transaction(spend_any(position.spare(), 1)).build())
     }),
-    ("too many signature operations", "bad-blk-sigops", |place| {
+    ("too many signature operations", "bad-blk-sigops", |position| {
         let checks = vec![0xac; 5];
         let idle = ScriptBuf::from_bytes([&[0x00, 0x63][..], &checks, &[0x68, 0x51]].concat());
-        let made = spend_into(place.spare(), vec![output_to(10, idle.to_p2wsh())]);
+        let made = spend_into(position.spare(), vec![output_to(10, idle.to_p2wsh())]);
         let mut spent = spend_any(outpoint(&made, 0), 1);
         spent.input[0].witness.push(idle.as_bytes());
         let others = ScriptBuf::from_bytes(vec![0xac; CHECKSIGS_MAX - 1]);
-        let many = spend_into(place.trunk.coinbase(SPARE + 1), vec![output_to(1, others)]);
-        let block = place.good().transaction(made).transaction(spent);
+        let many = spend_into(position.trunk.coinbase(SPARE + 1), vec![output_to(1, others)]);
+        let block = position.good().transaction(made).transaction(spent);
         Some(block.transaction(many).build())
     }),
 ];
@@ -226,19 +230,19 @@ fn trunk() -> Chain {
     chain
 }
 
-/// The window with a block at a place, and good ones below and above it.
+/// The window with a block at a position, and good ones below and above it.
 fn window(trunk: &Chain, way: &Way, number: u32) -> Option<Chain> {
     let mut chain = trunk.clone();
     for at in 1..=LENGTH {
-        let place = Place {
+        let position = Position {
             trunk,
             chain: &chain,
             number: at,
         };
         let block = if at == number {
-            way.2(&place)?
+            way.2(&position)?
         } else {
-            place.good().build()
+            position.good().build()
         };
         chain.push(block);
     }
@@ -246,7 +250,7 @@ fn window(trunk: &Chain, way: &Way, number: u32) -> Option<Chain> {
 }
 
 #[test]
-fn a_block_that_is_bad_in_each_way_at_each_place() {
+fn a_block_that_is_bad_in_each_way_at_each_position() {
     let base = Base::new();
     let mut in_shards = 0;
     for way @ (name, reason, _) in WAYS {
@@ -277,7 +281,7 @@ fn a_block_that_is_bad_in_each_way_at_each_place() {
 #[test]
 fn good_blocks_are_resolved_in_shards() {
     let base = Base::new();
-    let good: Way = ("", "", |place| Some(place.with(spend_any(place.spare(), 1))));
+    let good: Way = ("", "", |position| Some(position.with(spend_any(position.spare(), 1))));
     let window = window(&base.trunk, &good, 2).unwrap();
     let (expected, _) = base.run(&window, None);
     for (blocks, jobs) in [(1, 1), (2, 64), (32, 2)] {

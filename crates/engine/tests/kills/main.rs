@@ -132,19 +132,19 @@ fn killed_in_each_stage_it_goes_on() {
         for kill in 0..KILLS {
             // Mostly early ones: how many there are depends on which threads are faster.
             let number = 1 + count * kill * kill / (KILLS * KILLS);
-            let place = format!("{stage:?}, piece {number} of about {count}");
+            let case = format!("{stage:?}, piece {number} of about {count}");
             let data = directory.path().join("killed");
             copy_all(&base, &data);
             killed += usize::from(is_killed(&data, &blocks, stage, number));
             let findings = examine(&data, &AtomicBool::new(false), &mut ()).unwrap();
-            assert_ne!(findings.is_sound(), Some(false), "{place}: {findings:?}");
+            assert_ne!(findings.is_sound(), Some(false), "{case}: {findings:?}");
             let (report, found) = connect(&data, &blocks, |_| ());
             assert_eq!(
                 (report.height, report.outcome()),
                 (HEIGHT, RunOutcome::Complete),
-                "{place}"
+                "{case}"
             );
-            assert_eq!((found, undo_data(&data, &blocks)), expected, "{place}");
+            assert_eq!((found, undo_data(&data, &blocks)), expected, "{case}");
             resumed += usize::from((BASE + 1..HEIGHT).contains(&report.start_height));
             std::fs::remove_dir_all(&data).unwrap();
         }

@@ -32,13 +32,13 @@ pub(super) fn judge(
         let range = outcome.starts[number]..outcome.starts[number + 1];
         #[cfg(test)]
         let found = from_shard(found, outcome, outcomes, range.end);
-        let places = outline.spends(outcome.shard).iter().map(|spend| {
-            let place = spend.input as usize - first;
+        let indices = outline.spends(outcome.shard).iter().map(|spend| {
+            let index = spend.input as usize - first;
             #[cfg(test)]
-            let place = at_place(place, block.input_count() - first, outcome);
-            place
+            let index = maybe_swapped(index, block.input_count() - first, outcome);
+            index
         });
-        coins.place(found.range(range), places);
+        coins.put(found.range(range), indices);
     }
     #[cfg(test)]
     assert!(
@@ -70,13 +70,13 @@ fn from_shard<'l>(found: Coins<'l>, outcome: &ShardOutcome, outcomes: &[&'l Shar
     }
 }
 
-/// A place of `count`, or with a fault of the test another.
+/// The index, or with a fault of the test another one below `count`.
 #[cfg(test)]
-fn at_place(place: usize, count: usize, outcome: &ShardOutcome) -> usize {
-    if outcome.fault == Some(Fault::MixesInputs) && count > 1 && place < 2 {
-        1 - place
+fn maybe_swapped(index: usize, count: usize, outcome: &ShardOutcome) -> usize {
+    if outcome.fault == Some(Fault::MixesInputs) && count > 1 && index < 2 {
+        1 - index
     } else {
-        place
+        index
     }
 }
 

@@ -206,20 +206,21 @@ impl ShardOutcome {
         }
     }
 
-    /// Spends a coin of the window. Returns false if it is spent, or not made before this place.
+    /// Spends a coin of the window. Returns false if it is spent, or not made before `spender`: the
+    /// number of a block in the window, and of a transaction in the block.
     #[inline]
-    fn spend_made(&mut self, made: usize, place: (u32, u32), window: &[WindowBlock<'_>]) -> bool {
+    fn spend_made(&mut self, made: usize, spender: (u32, u32), window: &[WindowBlock<'_>]) -> bool {
         let coin = self.made[made];
         let create = self.create(&coin, window);
         let is_spent = coin.is_spent;
-        let is_before = (coin.block, create.transaction) < place;
+        let is_before = (coin.block, create.transaction) < spender;
         #[cfg(test)]
         let (is_spent, is_before) = (
             is_spent && self.fault != Some(Fault::SpendsTwice),
             is_before
                 || self.fault == Some(Fault::SeesTooEarly)
                 || (self.fault == Some(Fault::SeesNextTransaction)
-                    && (coin.block, create.transaction) == (place.0, place.1 + 1)),
+                    && (coin.block, create.transaction) == (spender.0, spender.1 + 1)),
         );
         if is_spent || !is_before {
             return false;

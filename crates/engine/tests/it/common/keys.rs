@@ -276,10 +276,10 @@ impl Spoil {
         Self::Negated,
     ];
 
-    /// Spoils the elements that unlock a coin, at the signature `place`. Returns false where there
+    /// Spoils the elements that unlock a coin, at the signature `index`. Returns false where there
     /// is nothing to spoil.
-    pub(crate) fn apply(self, lock: Lock, elements: &mut [Vec<u8>], place: usize, bit: usize) -> bool {
-        let Some(signature) = elements.get_mut(place).filter(|element| element.len() >= 64) else {
+    pub(crate) fn apply(self, lock: Lock, elements: &mut [Vec<u8>], index: usize, bit: usize) -> bool {
+        let Some(signature) = elements.get_mut(index).filter(|element| element.len() >= 64) else {
             return false;
         };
         let numbers = if lock.is_schnorr() {
@@ -303,12 +303,12 @@ impl Spoil {
             (Self::HashType, _) => *signature.last_mut().unwrap() ^= 3,
             (Self::Empty, _) => signature.clear(),
             (Self::Order, _) => {
-                if place + 1 == elements.len() {
+                if index + 1 == elements.len() {
                     return false;
                 }
-                elements.swap(place, place + 1);
+                elements.swap(index, index + 1);
             }
-            (Self::Next, _) => match elements.get_mut(place + 1) {
+            (Self::Next, _) => match elements.get_mut(index + 1) {
                 Some(next) if !next.is_empty() => flip(next),
                 _ => return false,
             },

@@ -202,7 +202,7 @@ pub(crate) fn regtest() -> ChainId {
     }
 }
 
-/// Flushes take place only for want of room and at the end of `connect`. libsecp256k1 verifies all
+/// Flushes happen only for want of room and at the end of `connect`. libsecp256k1 verifies all
 /// signatures.
 pub(crate) fn options(threads: usize, cache_bytes_max: usize) -> Options {
     Options {

@@ -39,7 +39,7 @@ pub(crate) enum Fraud {
     /// A part of a signature is changed.
     Spoil {
         input: usize,
-        place: usize,
+        element: usize,
         bit: usize,
         spoil: Spoil,
     },
@@ -221,8 +221,8 @@ impl Candidate {
 
     fn sign(&mut self) {
         let transactions = self.block.txdata.iter_mut().enumerate().skip(1);
-        for ((place, transaction), spends) in transactions.zip(&self.spends) {
-            let frauds = self.frauds.iter().filter(|fraud| fraud.0 == place).map(|fraud| fraud.1);
+        for ((index, transaction), spends) in transactions.zip(&self.spends) {
+            let frauds = self.frauds.iter().filter(|fraud| fraud.0 == index).map(|fraud| fraud.1);
             sign(transaction, spends, frauds);
         }
     }
@@ -308,13 +308,13 @@ fn sign(transaction: &mut Transaction, spends: &[Spendable], frauds: impl Iterat
             }
             Fraud::Spoil {
                 input,
-                place,
+                element,
                 bit,
                 spoil,
             } => {
                 if let Some(Kind::Locked(lock)) = spends.get(input).map(|spend| spend.kind) {
                     let mut elements = lock.elements(transaction, input);
-                    spoil.apply(lock, &mut elements, place, bit);
+                    spoil.apply(lock, &mut elements, element, bit);
                     lock.set_elements(transaction, input, &elements);
                 }
             }

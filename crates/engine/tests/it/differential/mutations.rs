@@ -39,8 +39,8 @@ fn choose(
     random: &mut Random,
 ) -> &'static str {
     let count: usize = tables.iter().map(|table| table.len()).sum();
-    let place = random.below(count as u64) as usize;
-    let (name, change) = tables.iter().copied().flatten().nth(place).copied().unwrap();
+    let index = random.below(count as u64) as usize;
+    let (name, change) = tables.iter().copied().flatten().nth(index).copied().unwrap();
     change(candidate, tree, random);
     name
 }
@@ -78,23 +78,23 @@ const LIST: &[(&str, Change)] = &[
     }),
     ("repeated end", repeat_end),
     ("order", |candidate, _, random| {
-        let (left, right) = (any_place(candidate, random), any_place(candidate, random));
+        let (left, right) = (any_index(candidate, random), any_index(candidate, random));
         candidate.block.txdata.swap(left, right);
     }),
     ("transaction dropped", |candidate, _, random| {
-        let place = any_place(candidate, random);
-        if place > 0 {
-            candidate.block.txdata.remove(place);
+        let index = any_index(candidate, random);
+        if index > 0 {
+            candidate.block.txdata.remove(index);
         }
     }),
     ("transaction repeated", |candidate, _, random| {
-        let copy = candidate.block.txdata[any_place(candidate, random)].clone();
+        let copy = candidate.block.txdata[any_index(candidate, random)].clone();
         candidate.block.txdata.push(copy);
     }),
     ("transaction confirmed before", |candidate, tree, random| {
         if !tree.confirmed.is_empty() {
-            let place = random.below(tree.confirmed.len() as u64) as usize;
-            candidate.block.txdata.push(tree.confirmed[place].clone());
+            let index = random.below(tree.confirmed.len() as u64) as usize;
+            candidate.block.txdata.push(tree.confirmed[index].clone());
         }
     }),
     ("bytes", |candidate, _, random| {
@@ -157,7 +157,7 @@ fn clock() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as u32
 }
 
-pub(crate) fn any_place(candidate: &Candidate, random: &mut Random) -> usize {
+pub(crate) fn any_index(candidate: &Candidate, random: &mut Random) -> usize {
     random.below(candidate.block.txdata.len() as u64) as usize
 }
 
@@ -184,8 +184,8 @@ fn extend(bytes: &mut Vec<u8>) {
 }
 
 fn flip_late(bytes: &mut Vec<u8>) {
-    let place = bytes.len() * 3 / 4;
-    bytes.as_mut_slice()[place] ^= 4;
+    let offset = bytes.len() * 3 / 4;
+    bytes.as_mut_slice()[offset] ^= 4;
 }
 
 fn height_script(height: u32) -> Vec<u8> {
@@ -230,8 +230,8 @@ pub(crate) fn with_transaction(
     random: &mut Random,
     change: impl FnOnce(&mut Transaction, &mut Random),
 ) {
-    let place = any_place(candidate, random);
-    if place > 0 {
-        change(&mut candidate.block.txdata[place], random);
+    let index = any_index(candidate, random);
+    if index > 0 {
+        change(&mut candidate.block.txdata[index], random);
     }
 }

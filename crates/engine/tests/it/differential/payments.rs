@@ -1,7 +1,7 @@
 //! What is done to transactions: amounts, inputs and locks, scripts and sizes.
 
 use super::candidate::{Candidate, Fraud, Kind};
-use super::mutations::{Change, any_place, with_transaction};
+use super::mutations::{Change, any_index, with_transaction};
 use super::random::Random;
 use super::tree::Tree;
 use crate::common::keys::Spoil;
@@ -87,8 +87,8 @@ pub(crate) const SCRIPTS: &[(&str, Change)] = &[
     ("too long", |candidate, _, random| {
         let length = random.pick(&[900_000, 1_000_100]);
         let last = candidate.block.txdata.len() - 1;
-        let place = if random.one_in(2) { 0 } else { last };
-        candidate.block.txdata[place].output[0].script_pubkey = ScriptBuf::from_bytes(vec![0x6a; length]);
+        let index = if random.one_in(2) { 0 } else { last };
+        candidate.block.txdata[index].output[0].script_pubkey = ScriptBuf::from_bytes(vec![0x6a; length]);
     }),
     ("too heavy", |candidate, _, random| {
         let length = random.pick(&[3_900_000, 3_999_500, 4_000_100]);
@@ -105,12 +105,12 @@ pub(crate) const SIGNATURES: &[(&str, Change)] = &[
     ("signature", signature),
     ("signature", signature),
     ("keys of others", |candidate, _, random| {
-        let place = any_place(candidate, random);
-        candidate.frauds.push((place, Fraud::Stranger));
+        let index = any_index(candidate, random);
+        candidate.frauds.push((index, Fraud::Stranger));
     }),
     ("another message", |candidate, _, random| {
-        let place = any_place(candidate, random);
-        candidate.frauds.push((place, Fraud::Message));
+        let index = any_index(candidate, random);
+        candidate.frauds.push((index, Fraud::Message));
     }),
 ];
 
@@ -129,15 +129,15 @@ fn signature(candidate: &mut Candidate, _tree: &Tree, random: &mut Random) {
     if locked.is_empty() {
         return;
     }
-    let (place, input, lock) = random.pick(&locked);
+    let (index, input, lock) = random.pick(&locked);
     candidate.sign = true;
     let fraud = Fraud::Spoil {
         input,
-        place: lock.signatures().start + random.below(lock.signatures().len() as u64) as usize,
+        element: lock.signatures().start + random.below(lock.signatures().len() as u64) as usize,
         bit: random.below(1 << 12) as usize,
         spoil: random.pick(&Spoil::ALL),
     };
-    candidate.frauds.push((place, fraud));
+    candidate.frauds.push((index, fraud));
 }
 
 fn change_output(candidate: &mut Candidate, random: &mut Random, value: fn(u64, &mut Random) -> u64) {
@@ -160,9 +160,9 @@ fn too_large_total(candidate: &mut Candidate, _tree: &Tree, random: &mut Random)
 fn all_to_outputs(candidate: &mut Candidate, _tree: &Tree, random: &mut Random) {
     let count = candidate.block.txdata.len().min(candidate.spends.len() + 1) as u64;
     if count > 1 {
-        let place = 1 + random.below(count - 1) as usize;
-        let total: u64 = candidate.spends[place - 1].iter().map(|spend| spend.value).sum();
-        let transaction = &mut candidate.block.txdata[place];
+        let index = 1 + random.below(count - 1) as usize;
+        let total: u64 = candidate.spends[index - 1].iter().map(|spend| spend.value).sum();
+        let transaction = &mut candidate.block.txdata[index];
         transaction.output.truncate(1);
         transaction.output[0].value = Amount::from_sat(total + random.below(2));
     }

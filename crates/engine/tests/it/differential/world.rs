@@ -83,7 +83,7 @@ impl World {
             return Err(format!("{ours:?}, but in lanes {in_lanes:?}, tip {lanes_tip}"));
         }
         let reason = ours.reason.as_deref().map(|reason| match reason.find('(') {
-            Some(place) => reason[..place].to_owned(),
+            Some(end) => reason[..end].to_owned(),
             None => reason.to_owned(),
         });
         let malformed = ours.verdict == Verdict::Malformed;

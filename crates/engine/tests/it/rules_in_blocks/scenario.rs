@@ -117,7 +117,7 @@ impl Scenario {
         self.step(name, bytes, Expected::Refused(reason));
     }
 
-    /// A block that breaks a rule of its place in the chain.
+    /// A block that breaks a rule of its position in the chain.
     pub(crate) fn failed(&mut self, reason: &'static str, name: impl Into<String>, block: &Block) {
         self.step(name, serialize(block), Expected::Failed(reason));
     }
@@ -170,7 +170,7 @@ impl Scenario {
             .into_iter()
             .flat_map(|way| CONFIGURATIONS.map(|configuration| (way, configuration)));
         for (signatures, (threads, cache_bytes_max)) in configurations {
-            let place = format!("{signatures:?}, {threads} threads, {cache_bytes_max} bytes of cache");
+            let case = format!("{signatures:?}, {threads} threads, {cache_bytes_max} bytes of cache");
             let mut node = Node::new(Options {
                 signatures,
                 ..options(threads, cache_bytes_max)
@@ -179,15 +179,15 @@ impl Scenario {
             assert_eq!(node.connect(&[&start]).height, self.start);
             let mut rejections = Rejections::default();
             for step in &self.steps {
-                let place = format!("{} ({place})", step.name);
-                step.play(&mut node.engine, &mut rejections, &place);
+                let case = format!("{} ({case})", step.name);
+                step.play(&mut node.engine, &mut rejections, &case);
             }
-            assert_eq!(node.figures(), good, "{place}");
+            assert_eq!(node.figures(), good, "{case}");
             self.check_flushes(node.engine.totals().flushes, cache_bytes_max);
             let in_lanes = node.engine.totals().signatures.lanes;
-            assert_eq!(in_lanes > 0, self.signed && signatures == Signatures::Lanes, "{place}");
-            assert_eq!(node.connect(&[]).rejected, [], "{place}");
-            self.compare_rejected(rejections.0, &place);
+            assert_eq!(in_lanes > 0, self.signed && signatures == Signatures::Lanes, "{case}");
+            assert_eq!(node.connect(&[]).rejected, [], "{case}");
+            self.compare_rejected(rejections.0, &case);
         }
     }
 
@@ -203,7 +203,7 @@ impl Scenario {
     }
 
     /// The blocks that were reported as rejected, and what was to blame.
-    fn compare_rejected(&self, rejected: Vec<Rejected>, place: &str) {
+    fn compare_rejected(&self, rejected: Vec<Rejected>, case: &str) {
         let mut found: HashMap<_, _> = rejected
             .into_iter()
             .map(|rejected| (rejected.hash, rejected.reject))
@@ -211,12 +211,12 @@ impl Scenario {
         for step in &self.steps {
             if let Expected::Rejected(reason, transaction, input) = step.expected {
                 let reject = found.remove(&step.hash()).unwrap();
-                assert_eq!(reject.reason, reason, "{} ({place})", step.name);
+                assert_eq!(reject.reason, reason, "{} ({case})", step.name);
                 let blamed = (reject.transaction, reject.input);
-                assert_eq!(blamed, (transaction, input), "{} ({place})", step.name);
+                assert_eq!(blamed, (transaction, input), "{} ({case})", step.name);
             }
         }
-        assert_eq!(found.len(), 0, "{found:?} ({place})");
+        assert_eq!(found.len(), 0, "{found:?} ({case})");
     }
 }
 
@@ -225,17 +225,17 @@ impl Step {
         BlockHash(blockmill_block::hash::sha256d(&self.bytes[..80]))
     }
 
-    fn play(&self, engine: &mut CoreEngine, rejections: &mut Rejections, place: &str) {
+    fn play(&self, engine: &mut CoreEngine, rejections: &mut Rejections, case: &str) {
         let before = engine.tip_hash();
         let check = |submission: Submission, verdict, reason: Option<&str>| {
-            assert_eq!(submission.verdict, verdict, "{place}: {submission:?}");
-            assert_eq!(submission.reason.as_deref(), reason, "{place}");
-            assert_eq!(submission.failed, None, "{place}");
+            assert_eq!(submission.verdict, verdict, "{case}: {submission:?}");
+            assert_eq!(submission.reason.as_deref(), reason, "{case}");
+            assert_eq!(submission.failed, None, "{case}");
         };
         let first = engine.submit(self.bytes.clone(), rejections).unwrap();
         if self.expected == Expected::Connected {
             check(first, Verdict::Connected, None);
-            assert_eq!(engine.tip_hash(), self.hash(), "{place}");
+            assert_eq!(engine.tip_hash(), self.hash(), "{case}");
             return;
         }
         let again = engine.submit(self.bytes.clone(), rejections).unwrap();
@@ -254,11 +254,11 @@ impl Step {
                 check(again, Verdict::Orphan, Some("prev-blk-not-found"));
             }
             Expected::Malformed => {
-                assert_eq!(first.verdict, Verdict::Malformed, "{place}");
-                assert_eq!(again.verdict, Verdict::Malformed, "{place}");
+                assert_eq!(first.verdict, Verdict::Malformed, "{case}");
+                assert_eq!(again.verdict, Verdict::Malformed, "{case}");
             }
         }
-        assert_eq!(engine.tip_hash(), before, "{place}");
+        assert_eq!(engine.tip_hash(), before, "{case}");
     }
 }
 

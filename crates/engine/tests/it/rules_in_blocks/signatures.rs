@@ -34,11 +34,11 @@ fn spend_all(payment: &Transaction, signer: Signer) -> Transaction {
 }
 
 /// A transaction with one signature spoilt, or `None` if there is nothing to spoil.
-fn spoilt(good: &Transaction, input: usize, place: usize, spoil: Spoil) -> Option<Transaction> {
+fn spoilt(good: &Transaction, input: usize, index: usize, spoil: Spoil) -> Option<Transaction> {
     let lock = Lock::ALL[input % Lock::ALL.len()];
     let mut elements = lock.elements(good, input);
-    let bit = 7 * input + 100 * place + 3;
-    spoil.apply(lock, &mut elements, place, bit).then(|| {
+    let bit = 7 * input + 100 * index + 3;
+    spoil.apply(lock, &mut elements, index, bit).then(|| {
         let mut transaction = good.clone();
         lock.set_elements(&mut transaction, input, &elements);
         transaction
@@ -60,9 +60,9 @@ pub(crate) fn describe(scenario: &mut Scenario) {
     scenario.rejected_at(REASON, (1, 0), "another message", &other);
     let mut cases = 0;
     for (input, lock) in Lock::ALL.into_iter().enumerate() {
-        for place in lock.signatures() {
+        for index in lock.signatures() {
             for spoil in Spoil::ALL {
-                let Some(bad) = spoilt(&good, input, place, spoil) else {
+                let Some(bad) = spoilt(&good, input, index, spoil) else {
                     continue;
                 };
                 if spoil == Spoil::Negated && !lock.is_schnorr() {
@@ -70,7 +70,7 @@ pub(crate) fn describe(scenario: &mut Scenario) {
                 }
                 cases += 1;
                 let bad = block(scenario, &bad);
-                let name = format!("{lock:?}, signature {place}, {spoil:?}");
+                let name = format!("{lock:?}, signature {index}, {spoil:?}");
                 scenario.rejected_at(REASON, (1, input), name, &bad);
             }
         }
@@ -79,9 +79,9 @@ pub(crate) fn describe(scenario: &mut Scenario) {
     // All in one: an s above half of the order is no fault in a block.
     let mut negated = good.clone();
     for (input, lock) in Lock::ALL.into_iter().enumerate() {
-        for place in lock.signatures() {
+        for index in lock.signatures() {
             if !lock.is_schnorr() {
-                negated = spoilt(&negated, input, place, Spoil::Negated).unwrap();
+                negated = spoilt(&negated, input, index, Spoil::Negated).unwrap();
             }
         }
     }
@@ -99,8 +99,8 @@ pub(crate) fn describe_lowest(scenario: &mut Scenario) {
     let block = |scenario: &Scenario, one: &[usize], two: &[usize]| {
         let spoil = |good: &Transaction, inputs: &[usize]| {
             inputs.iter().fold(good.clone(), |bad, &input| {
-                let place = Lock::ALL[input % Lock::ALL.len()].signatures().start;
-                spoilt(&bad, input, place, Spoil::S).unwrap()
+                let index = Lock::ALL[input % Lock::ALL.len()].signatures().start;
+                spoilt(&bad, input, index, Spoil::S).unwrap()
             })
         };
         scenario

@@ -92,7 +92,7 @@ fn is_odd_for(fault: Fault) {
         let before = state(&cache);
         match in_shards(&case.blocks, &mut cache, 2, usize::MAX, &pool, Some(fault)) {
             WindowOutcome::Odd => odd += 1,
-            // Nothing in the window comes to the place of the fault.
+            // Nothing in the window reaches the code of the fault.
             WindowOutcome::Judged(_) => continue,
             WindowOutcome::TooLarge => panic!("no room"),
         }

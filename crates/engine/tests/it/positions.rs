@@ -61,7 +61,7 @@ fn what_has_not_changed_is_not_read_again() {
     node = node.restart();
     assert!(connect(&mut node, &folder).1.is_empty());
 
-    // A file that grows, and one that changes in place.
+    // A file that grows, and one that is written once more.
     write_blocks(&file(&folder, 20), files[20]);
     write_blocks(&file(&folder, 7), files[7]);
     node = node.restart();
