@@ -1,4 +1,4 @@
-//! The stores, each as a [`CoinStore`] and tuned as its makers advise.
+//! The stores, each as a `CoinStore` and tuned as its makers advise.
 
 mod common;
 mod fjall;
@@ -12,8 +12,6 @@ mod rocks;
 use blockmill_coins::StoreError;
 use blockmill_store_log::{LogStore, Options};
 use clap::ValueEnum;
-#[cfg(feature = "leveldb")]
-pub(crate) use common::backend;
 pub(crate) use common::{Contestant, Purpose, Settings};
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
