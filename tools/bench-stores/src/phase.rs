@@ -244,7 +244,10 @@ impl Phased<'_> {
             "memory_bytes_each",
             each(status_bytes("RssAnon").saturating_sub(anonymous)),
         );
-        open = open.with("said_bytes_each", store.memory().map(|bytes| each(bytes as u64)));
+        open = open.with(
+            "said_bytes_each",
+            Some(store.memory() as u64).filter(|&bytes| bytes > 0).map(each),
+        );
         let mut tables = vec![(format!("open, {files}"), vec![open])];
         let rounds = self.rounds(store.as_ref())?;
         for &threads in threads {

@@ -19,13 +19,12 @@
 mod binding;
 
 use super::common::{
-    Contestant, KEY_LENGTH, Settings, TIP_KEY, backend, decode_entry, decode_tip, tip_bytes, visit_encoded,
-    wait_until_quiet,
+    Contestant, Settings, TIP_KEY, backend, decode_entry, decode_tip, tip_bytes, visit_encoded, wait_until_quiet,
 };
 use crate::meter::disk_size;
 use binding::{Batch, Database, Entries};
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::store::{decode_coin, outpoint_key};
+use blockmill_coins::store::{KEY_LENGTH, decode_coin, outpoint_key};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The stores, each as a [`CoinStore`] and tuned as its makers advise.
+//! The stores, each as a `CoinStore` and tuned as its makers advise.
 
 mod common;
 mod fjall;

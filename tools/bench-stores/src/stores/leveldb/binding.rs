@@ -176,13 +176,13 @@ fn checked<R>(call: impl FnOnce(*mut *mut c_char) -> R) -> Result<R, StoreError>
 impl Database {
     /// Opens a database in a directory, or makes it.
     pub(super) fn open(directory: &Path, settings: Settings) -> Result<Self, StoreError> {
-        let name = CString::new(directory.as_os_str().as_bytes()).map_err(crate::stores::backend)?;
+        let name = CString::new(directory.as_os_str().as_bytes()).map_err(crate::stores::common::backend)?;
         let options = Options::new(settings);
         #[expect(unsafe_code, reason = "a call of LevelDB")]
         // SAFETY: options and name live; cache and filter in them live as long as the database,
         // which is closed before they are freed.
         let database = checked(|error| unsafe { leveldb_open(options.open, name.as_ptr(), error) })?;
-        let database = NonNull::new(database).ok_or_else(|| crate::stores::backend("no database"))?;
+        let database = NonNull::new(database).ok_or_else(|| crate::stores::common::backend("no database"))?;
         Ok(Self { database, options })
     }
 
