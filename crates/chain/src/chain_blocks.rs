@@ -346,7 +346,7 @@ impl ChainBlocks {
     /// it. The network's first block needs no file.
     ///
     /// # Errors
-    /// [`BlockReadError::AboveTip`], [`NoPlace`](BlockReadError::NoPlace),
+    /// [`BlockReadError::AboveTip`], [`NoPosition`](BlockReadError::NoPosition),
     /// [`Unreadable`](BlockReadError::Unreadable) or [`Rejected`](BlockReadError::Rejected).
     pub fn block(&self, height: u32) -> Result<Block, BlockReadError> {
         let hash = self.hash(height)?;
@@ -371,7 +371,7 @@ impl ChainBlocks {
     /// Why a block has no copy: the file where it was found cannot be opened, or is gone.
     fn nowhere(&self, hash: BlockHash, height: u32) -> BlockReadError {
         let Some(&(number, offset)) = self.unopened_blocks.get(&hash) else {
-            return BlockReadError::NoPlace { hash, height };
+            return BlockReadError::NoPosition { hash, height };
         };
         let Unopened { path, why } = &self.unopened[number];
         BlockReadError::Unreadable {

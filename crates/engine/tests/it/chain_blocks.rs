@@ -157,7 +157,10 @@ fn headers_of_other_files_make_the_chain() {
         (bare.height(), bare.hash(HEIGHT).unwrap()),
         (HEIGHT, whole.hash(HEIGHT).unwrap())
     );
-    assert!(matches!(bare.block(7), Err(BlockReadError::NoPlace { height: 7, .. })));
+    assert!(matches!(
+        bare.block(7),
+        Err(BlockReadError::NoPosition { height: 7, .. })
+    ));
     let short = open(std::slice::from_ref(&none), &headers[..7]).unwrap().unwrap();
     assert_eq!(short.height(), 7);
     let both = open(&[none, folders.core.clone()], &headers[..7]).unwrap().unwrap();

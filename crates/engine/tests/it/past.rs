@@ -178,7 +178,7 @@ fn what_cannot_be_had_is_said() {
     // Without the block file, and without the note where it is.
     let away = own.with_extension("away");
     std::fs::rename(&own, &away).unwrap();
-    let no_place = |error| matches!(error, BlockReadError::NoPlace { height: HEIGHT, .. });
+    let no_place = |error| matches!(error, BlockReadError::NoPosition { height: HEIGHT, .. });
     assert!(no_place(block_error(fails(HEIGHT - 1))));
     std::fs::rename(&away, &own).unwrap();
     at(&data, HEIGHT - 1, 1).unwrap();
