@@ -86,7 +86,7 @@ impl Chain {
         Ok((make, (self.network.clone(), challenge, PyBytes::new(py, bytes))))
     }
 
-    /// About the memory in bytes: of each block its header, its place, and their indices.
+    /// About the memory in bytes: of each block its header, its position, and their indices.
     fn __sizeof__(&self) -> usize {
         250 * (self.blocks.height() as usize + 1)
     }

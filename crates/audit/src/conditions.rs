@@ -30,8 +30,8 @@ impl Default for Conditions {
     }
 }
 
-/// A block whose coinbase is that of an earlier one. Its coin takes the place of the earlier coin,
-/// which is lost.
+/// A block whose coinbase is that of an earlier one. Its coin replaces the earlier coin, which
+/// is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Repeat {
     /// Height of the block whose coin is lost.

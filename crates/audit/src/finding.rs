@@ -10,7 +10,7 @@ use std::fmt;
 pub enum FindingKind {
     /// A block breaks a rule, with the coins that its undo data says it spends.
     Block = 1,
-    /// A block spends a coin that is made later, by its height, or by its place in the block.
+    /// A block spends a coin that is made later, by its height, or by its position in the block.
     Order = 2,
     /// Two coinbases are the same, so that a coin could be made twice.
     Once = 3,

@@ -46,7 +46,7 @@ const SCRIPT_IN_THIRD: usize = 11;
 /// Bytes of the script in the first four words. With these, no script of a usual form has more.
 const SCRIPT_START: usize = SCRIPT_IN_THIRD + WORD;
 
-/// In place of the length, for coins that no valid chain has.
+/// Instead of the length, for coins that no valid chain has.
 const IMPOSSIBLE: u64 = (1 << LENGTH_BITS) - 1;
 const _: () = assert!(SCRIPT_SIZE_MAX < IMPOSSIBLE as usize);
 
@@ -127,7 +127,7 @@ pub(crate) struct OfTransaction {
 }
 
 /// The eight bytes at `at`, in little endian, with zeros for those beyond the end. They are read
-/// from where they are: a copy that was just written is slow to read at other places than it was
+/// from where they are: a copy that was just written is slow to read at other offsets than it was
 /// written.
 #[inline(always)]
 fn limb(bytes: &[u8], at: usize) -> u64 {

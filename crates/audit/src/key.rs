@@ -102,8 +102,8 @@ impl Key {
     #[cfg(test)]
     pub(crate) fn of_number(number: u8) -> Self {
         let mut bytes = [number; LENGTH];
-        for (place, byte) in bytes.iter_mut().enumerate() {
-            *byte = byte.wrapping_mul(37).wrapping_add(place as u8).wrapping_mul(101);
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = byte.wrapping_mul(37).wrapping_add(index as u8).wrapping_mul(101);
         }
         Self { bytes }
     }

@@ -307,7 +307,7 @@ fn remove(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Whether the file can be made in a directory, in place of one that is there.
+/// Whether the file can be made in a directory, instead of one that is there.
 fn check_writable(directory: &Path) -> Result<(), FileError> {
     NewFile::replacing(&directory.join(FILE)).map(drop)
 }

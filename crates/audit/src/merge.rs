@@ -231,7 +231,7 @@ fn difference(created: &Fingerprint, spent: &Fingerprint, set: &Fingerprint) -> 
     let coins = i128::from(created.coins) - i128::from(spent.coins) - i128::from(set.coins);
     let amount = created.amount.wrapping_sub(spent.amount).wrapping_sub(set.amount);
     let what = match (coins, amount) {
-        (0, 0) => "their numbers and amounts are the same, so one is in the place of another".to_owned(),
+        (0, 0) => "their numbers and amounts are the same, so one stands instead of another".to_owned(),
         (0, amount) => format!("their numbers are the same, their amounts differ by {amount} satoshi"),
         (coins, amount) => format!("they differ by {coins} coins and {amount} satoshi"),
     };

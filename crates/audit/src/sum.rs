@@ -214,7 +214,7 @@ fn part(
     mut sums: RangeSums,
 ) -> Result<Part, BlockReadError> {
     let (first, last) = (*heights.start(), *heights.end());
-    // Blocks that break a rule have no place in the sums.
+    // Blocks that break a rule are in no sum.
     for finding in &sums.findings {
         if let (FindingKind::Block, Some(height)) = (finding.kind, finding.height) {
             sums.coinbases.push((height, Txid::ZERO));

@@ -76,7 +76,7 @@ pub enum BlockReadError {
         height: u32,
         /// The block's file.
         path: PathBuf,
-        /// What there is in place of an undo file.
+        /// What there is instead of an undo file.
         why: String,
     },
     /// The undo file beside the block's file does not have the block's undo data.

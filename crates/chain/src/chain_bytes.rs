@@ -9,12 +9,12 @@
 //! | 80 each | headers, from height 1 on |
 //! | 4 | number of files |
 //! | for each file | length of its path in bytes (4), path |
-//! | 4 | number of places |
+//! | 4 | number of positions |
 //! | 20 each | height (4), number of the file (4), offset (8), length (4) |
 
 use crate::chain_blocks::ChainBlocks;
 use crate::index::HeaderIndex;
-use crate::insert::{insert_records, without_place};
+use crate::insert::{insert_records, without_position};
 use blockmill_block::Header;
 use blockmill_block::reader::{DecodeError, Reader};
 use blockmill_blockfiles::{BlockFiles, Position, Record};
@@ -26,7 +26,7 @@ use thiserror::Error;
 
 const HEAD: [u8; 8] = *b"bmchain1";
 
-const PLACE: usize = 4 + 4 + 8 + 4;
+const POSITION: usize = 4 + 4 + 8 + 4;
 
 /// Why bytes are no chain.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -93,7 +93,7 @@ impl ChainBlocks {
         let headers = fields.take(count.checked_mul(Header::LENGTH).ok_or(ChainBytesError::NoChain)?)?;
         let (headers, _) = headers.as_chunks();
         let headers: Vec<Header> = headers.iter().map(Header::from_bytes).collect();
-        let headers = without_place(&headers);
+        let headers = without_position(&headers);
         let mut index = HeaderIndex::new(params.clone());
         insert_records(&mut index, &headers, |_, _, _| ());
         let tip = index.entry(index.best_header());
@@ -111,9 +111,9 @@ impl ChainBlocks {
         }
         let mut records = Vec::new();
         for _ in 0..fields.u32()? {
-            let mut place = Reader::new(fields.take(PLACE)?);
-            let (height, file) = (place.u32()?, place.u32()?);
-            let (offset, length) = (u64::from_le_bytes(place.array()?), place.u32()?);
+            let mut position = Reader::new(fields.take(POSITION)?);
+            let (height, file) = (position.u32()?, position.u32()?);
+            let (offset, length) = (u64::from_le_bytes(position.array()?), position.u32()?);
             let number = numbers.get(file as usize).ok_or(ChainBytesError::NoChain)?;
             let (header, hash) = match height.checked_sub(1) {
                 None => (params.genesis, params.genesis.hash()),

@@ -2,7 +2,7 @@
 
 use crate::copies::{find_content, settle_ties};
 use crate::index::{BlockId, HeaderRefusal};
-use crate::insert::{Inserted, Refusal, clock, insert_blocks, insert_records, without_place};
+use crate::insert::{Inserted, Refusal, clock, insert_blocks, insert_records, without_position};
 use crate::report::events::Event;
 use crate::report::findings::{ImportEnd, ImportFindings, Leftover, Rejected, Unreadable};
 use crate::report::observer::Observer;
@@ -152,7 +152,7 @@ impl ChainState {
     /// Inserts headers of blocks whose files are not at hand, in any order. Those that break a rule
     /// are reported, with what builds on them. Returns how many have found no parent.
     pub fn import_headers(&mut self, headers: &[Header], observer: &mut dyn Observer) -> usize {
-        let records = without_place(headers);
+        let records = without_position(headers);
         let inserted = insert_records(&mut self.index, &records, |_, _, _| ());
         report_refusals(&inserted, observer);
         inserted.waiting().len()

@@ -129,7 +129,7 @@ pub(crate) fn insert_records<'r>(
 }
 
 /// Records of headers whose blocks are nowhere.
-pub(crate) fn without_place(headers: &[Header]) -> Vec<Record> {
+pub(crate) fn without_position(headers: &[Header]) -> Vec<Record> {
     let nowhere = Position {
         file: 0,
         length: 0,

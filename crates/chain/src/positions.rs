@@ -480,7 +480,7 @@ mod tests {
             .map(|(path, search)| (path, search.records(0).collect::<Vec<_>>()))
             .collect();
         assert_eq!(files, [(folder.files.path(0), found.to_vec())]);
-        // A change of the content alone, in place.
+        // A change of the content alone: the file is still the same one.
         let file = std::fs::OpenOptions::new()
             .write(true)
             .open(folder.files.path(0))

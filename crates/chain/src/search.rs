@@ -100,7 +100,7 @@ impl Search<'_> {
             if scan.more_damages > 0 {
                 observer.event(&Event::MoreDamaged {
                     path: self.files.path(file),
-                    places: scan.more_damages,
+                    ranges: scan.more_damages,
                 });
             }
             // Damage is reported by every run, so it is looked for anew.
@@ -176,8 +176,8 @@ impl Search<'_> {
         Ok(is_whole.then_some(found))
     }
 
-    /// Searches the contents of some of the files that were searched, and takes what lies there in
-    /// place of what was found before. False if `stop` was set.
+    /// Searches the contents of some of the files that were searched. What lies there replaces what
+    /// was found before. False if `stop` was set.
     fn deepen(
         &self,
         found: &mut Scanned,

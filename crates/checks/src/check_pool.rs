@@ -54,7 +54,7 @@ const LOOKS_MAX: u32 = 1_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Unit {
     transaction: usize,
-    /// Places of the inputs in the transaction.
+    /// Index of the first input in the transaction.
     first: usize,
     count: usize,
     /// Where the transaction is made ready for several units, by number among those for which that
@@ -268,7 +268,7 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
         self.round.is_none()
     }
 
-    /// Gives up the place in the check queue if all checks have been run. Returns whether they
+    /// Gives up the slot in the check queue if all checks have been run. Returns whether they
     /// have.
     pub fn end_round_if_done(&mut self) -> bool {
         if self.round.as_ref().is_some_and(ClosedRound::is_done) {

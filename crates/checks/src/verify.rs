@@ -76,8 +76,8 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
     verifier: &Arc<V>,
     options: VerifyOptions,
 ) -> Result<Verified, VerifyBlockError> {
-    let place = BlockPlace::alone(params, options.height);
-    let (verified, flags) = judge(block, undo, &place, verifier.as_ref(), options.proof_of_work)?;
+    let position = BlockPosition::alone(params, options.height);
+    let (verified, flags) = judge(block, undo, &position, verifier.as_ref(), options.proof_of_work)?;
     let pool = CheckPool::new(Arc::clone(verifier), options.threads)
         .map_err(|error| VerifyBlockError::Verifier(format!("worker threads: {error}")))?;
     let lanes = options.signatures == Signatures::Lanes && pool.can_defer();
@@ -87,7 +87,7 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
 }
 
 /// Where a block stands.
-pub(crate) struct BlockPlace<'a> {
+pub(crate) struct BlockPosition<'a> {
     params: &'a Params,
     height: u32,
     /// The chain below it, if it is known.
@@ -96,7 +96,7 @@ pub(crate) struct BlockPlace<'a> {
     parent_median_time_past: Option<u32>,
 }
 
-impl<'a> BlockPlace<'a> {
+impl<'a> BlockPosition<'a> {
     fn alone(params: &'a Params, height: u32) -> Self {
         Self {
             params,
@@ -122,37 +122,37 @@ impl<'a> BlockPlace<'a> {
 pub(crate) fn judge<V: ScriptVerifier>(
     block: &Block,
     undo: &BlockUndo,
-    place: &BlockPlace<'_>,
+    position: &BlockPosition<'_>,
     verifier: &V,
     proof_of_work: bool,
 ) -> Result<(Verified, ScriptFlags), Reject> {
-    let facts = check_block(block, place.params, verifier, BlockOptions { proof_of_work })?;
+    let facts = check_block(block, position.params, verifier, BlockOptions { proof_of_work })?;
     check_block_context(
         block,
         &BlockContext {
-            params: place.params,
-            height: place.height,
+            params: position.params,
+            height: position.height,
             // A block is at least as late as the median before it, so lock times that are open by
             // BIP 113 are open by its own time, too.
-            parent_median_time_past: place.parent_median_time_past.unwrap_or(block.header().time),
+            parent_median_time_past: position.parent_median_time_past.unwrap_or(block.header().time),
         },
     )?;
     if !undo.fits(block) {
         return Err(spend::MISSING);
     }
-    let flags = block_script_flags(place.params, place.height, &block.hash());
+    let flags = block_script_flags(position.params, position.height, &block.hash());
     // Coins are below the block, and heights above the tip are in no chain.
     let at_height = |height| {
-        place
+        position
             .below
             .map_or(0, |chain| chain.median_time_past(height).unwrap_or(u32::MAX))
     };
     let context = ConnectContext {
-        params: place.params,
-        height: place.height,
+        params: position.params,
+        height: position.height,
         flags,
         overwriting: Overwriting::Allowed,
-        median_times: place.parent_median_time_past.map(|parent| MedianTimes {
+        median_times: position.parent_median_time_past.map(|parent| MedianTimes {
             parent,
             at_height: &at_height,
         }),

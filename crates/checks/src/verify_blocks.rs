@@ -6,7 +6,7 @@
 //! block waits for its verdict while its thread goes on with the next ones.
 
 use crate::check_pool::{CheckPool, PendingChecks};
-use crate::verify::{BlockPlace, Verified, VerifyBlockError, judge, script_verdict};
+use crate::verify::{BlockPosition, Verified, VerifyBlockError, judge, script_verdict};
 use blockmill_block::{Block, BlockHash, BlockUndo};
 use blockmill_chain::block_read_error::BlockReadError;
 use blockmill_chain::chain_blocks::ChainBlocks;
@@ -43,8 +43,8 @@ pub enum Problem {
     Reject(Reject),
     /// It cannot be read, or is not there.
     Unreadable(String),
-    /// There is no undo file beside the block file, or none that can be read: what there is in its
-    /// place.
+    /// There is no undo file beside the block file, or none that can be read: what there is
+    /// instead.
     NoUndoFile(String),
     /// Its undo data cannot be read, or is not in the undo file.
     NoUndo(String),
@@ -57,7 +57,7 @@ pub struct Unverified {
     pub hash: BlockHash,
     /// Its height.
     pub height: u32,
-    /// Where it lies: the file, and the place in bytes.
+    /// Where it lies: the file, and the offset in bytes.
     pub found_at: (PathBuf, u64),
     /// Why.
     pub problem: Problem,
@@ -476,8 +476,8 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         let SpendingBlock { block, undo, .. } = blocks.read_next(height, search).map_err(unreadable)?;
         let way = blocks.signature_way(height, self.shared.signatures, self.pool.can_defer());
         let way = way.map_err(unreadable)?;
-        let place = BlockPlace::in_chain(blocks, height).map_err(unreadable)?;
-        let judged = judge(&block, &undo, &place, self.shared.verifier.as_ref(), true);
+        let position = BlockPosition::in_chain(blocks, height).map_err(unreadable)?;
+        let judged = judge(&block, &undo, &position, self.shared.verifier.as_ref(), true);
         let (verified, flags) = match judged {
             Ok(judged) => judged,
             Err(reject) => return Ok(Err(reject)),

@@ -428,7 +428,7 @@ pub(crate) struct ExportCoinsArguments {
         required_unless_present = "snapshot"
     )]
     pub(crate) data: Option<PathBuf>,
-    /// A file of Bitcoin Core's dumptxoutset or of snapshot dump, in place of a data directory;
+    /// A file of Bitcoin Core's dumptxoutset or of snapshot dump, instead of a data directory;
     /// - is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,

@@ -307,7 +307,7 @@ fn of_miniscript(error: &miniscript::Error) -> String {
     use miniscript::Error as E;
     match error {
         E::NonTopLevel(_) => "its script is not one that can stand by itself: its type is not B".to_owned(),
-        E::TypeCheck(_) => "an expression in its script is not of the type that its place takes".to_owned(),
+        E::TypeCheck(_) => "an expression in its script is not of the type that is needed there".to_owned(),
         // It may have a key.
         E::ContextError(error) => shape(&error.to_string()).into_owned(),
         // These have numbers alone.

@@ -210,7 +210,7 @@ pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
                 "hash": damage.hash.map(|hash| hash.to_string()),
             }),
         ),
-        Event::MoreDamaged { path, places } => ("more_damaged", json!({"file": path_text(path), "places": places})),
+        Event::MoreDamaged { path, ranges } => ("more_damaged", json!({"file": path_text(path), "ranges": ranges})),
         Event::Skipped(skipped) => (
             "skipped",
             json!({"file": path_text(&skipped.path), "reason": skipped.reason}),
@@ -262,7 +262,7 @@ mod tests {
         let line = Line::new(
             Level::Warning,
             "damaged",
-            "a \"place\"\nof a file",
+            "a \"range\"\nof a file",
             json!({"file": "/tmp/blk00000.dat", "offset": 293}),
         );
         let text = line.json(SystemTime::UNIX_EPOCH + Duration::from_millis(1_763_772_000_123));
@@ -274,7 +274,7 @@ mod tests {
                 "time": "2025-11-22T00:40:00.123Z",
                 "level": "warning",
                 "event": "damaged",
-                "message": "a \"place\"\nof a file",
+                "message": "a \"range\"\nof a file",
                 "file": "/tmp/blk00000.dat",
                 "offset": 293,
             })
@@ -308,7 +308,7 @@ mod tests {
         };
         let (name, fields) = name_and_fields(&damaged);
         assert_eq!((name, &fields["height"]), ("undo_damaged", &json!(7)));
-        let more = Event::MoreDamaged { path, places: 3 };
+        let more = Event::MoreDamaged { path, ranges: 3 };
         assert_eq!(name_and_fields(&more).1["file"], fields["file"]);
     }
 }

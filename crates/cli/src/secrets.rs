@@ -9,7 +9,7 @@
 use crate::addresses::{is_address, is_private_key, is_public_key};
 use std::borrow::Cow;
 
-/// What stands in place of a word.
+/// What stands instead of a word.
 pub(crate) const HIDDEN: &str = "***";
 
 /// The longest word that is no key: names of functions, fingerprints and checksums are shorter.

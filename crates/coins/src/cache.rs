@@ -476,7 +476,7 @@ impl CoinsCache {
         &mut self,
         tip: &Tip,
         before: impl FnOnce() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
-        in_place: bool,
+        thaws: bool,
     ) -> Result<(), FlushError> {
         if self.flush.is_some() {
             return Ok(());
@@ -484,7 +484,7 @@ impl CoinsCache {
         // One key for both maps: an outpoint is hashed once for both.
         let live = Arc::new(CoinMap::with_key(*self.hash_key()));
         let job = FlushJob {
-            in_place,
+            thaws,
             store: Arc::clone(&self.store),
             frozen: Arc::clone(&self.map),
             live: Arc::clone(&live),
@@ -494,7 +494,7 @@ impl CoinsCache {
             keep_bytes: self.flush_at() - self.limit / 16 * BETWEEN_FLUSHES_16,
         };
         self.flush = Some(Flush::begin(job, before)?);
-        self.complete &= in_place;
+        self.complete &= thaws;
         self.map = live;
         self.dirty = 0;
         Ok(())
@@ -522,7 +522,7 @@ impl CoinsCache {
         let (frozen, outcome) = flush.finish();
         match outcome {
             Ok(done) => {
-                if done.in_place {
+                if done.thaws {
                     self.map = frozen;
                 }
                 self.flush_counters.flushes += 1;
@@ -563,8 +563,8 @@ impl CoinsCache {
         before: impl FnOnce() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     ) -> Result<(), FlushError> {
         self.finish_flush()?;
-        let in_place = !self.wants_flush();
-        self.begin(tip, before, in_place)?;
+        let thaws = !self.wants_flush();
+        self.begin(tip, before, thaws)?;
         self.finish_flush()
     }
 }

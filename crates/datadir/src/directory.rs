@@ -186,7 +186,7 @@ impl DataDir {
         &self.meta.chain_id
     }
 
-    /// The block up to which a snapshot has taken the place of validation, if one was loaded.
+    /// The block up to which a snapshot has replaced validation, if one was loaded.
     pub fn snapshot(&self) -> Option<SnapshotMark> {
         self.meta.snapshot
     }

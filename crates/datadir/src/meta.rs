@@ -79,7 +79,7 @@ impl ChainId {
     }
 }
 
-/// The block up to which a snapshot has taken the place of validation.
+/// The block up to which a snapshot has replaced validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotMark {
     /// Its height.

@@ -152,7 +152,7 @@ impl UtxoSet {
         self.directory.blocks(&self.tip())
     }
 
-    /// Height of the block up to which a snapshot has taken the place of validation, if one has.
+    /// Height of the block up to which a snapshot has replaced validation, if one has.
     pub fn snapshot_height(&self) -> Option<u32> {
         // A load that was cut off has left its mark without a set.
         let mark = self.directory.snapshot()?;

@@ -309,7 +309,7 @@ proptest! {
     /// With any number of fetches and threads: every item is asked for once, and every coin is
     /// found.
     #[test]
-    fn every_place_is_asked_for_once(
+    fn every_item_is_asked_for_once(
         sizes in proptest::collection::vec((0usize..400, 0u64..4), 1..12),
         workers in 0usize..4,
         readers in 0usize..4,

@@ -65,15 +65,15 @@ bool IsZero(const uint8_t (&number)[32])
     return std::all_of(std::begin(number), std::end(number), [](uint8_t byte) { return byte == 0; });
 }
 
-// The place of a key in `needed key ... key keys CHECKMULTISIG`. None for other scripts, and for a
+// The index of a key in `needed key ... key keys CHECKMULTISIG`. None for other scripts, and for a
 // key that is not in it.
-std::optional<BlockmillSigners> PlaceOfKey(const CScript& code, const std::vector<unsigned char>& key)
+std::optional<BlockmillSigners> IndexOfKey(const CScript& code, const std::vector<unsigned char>& key)
 {
     if (code.size() < 3 || code.back() != OP_CHECKMULTISIG) return {};
     const unsigned char needed = code[0], keys = code[code.size() - 2];
     if (needed < OP_1 || keys < needed || keys > OP_16) return {};
     auto at = code.begin() + 1;
-    for (int place = 0; place <= keys - OP_1; place++) {
+    for (int index = 0; index <= keys - OP_1; index++) {
         // Two opcodes follow the last key.
         const size_t left = code.end() - at;
         const size_t length = *at;
@@ -82,7 +82,7 @@ std::optional<BlockmillSigners> PlaceOfKey(const CScript& code, const std::vecto
             const uint8_t first = OP_1 - 1;
             return BlockmillSigners{
                 static_cast<uint8_t>(needed - first), static_cast<uint8_t>(keys - first),
-                static_cast<uint16_t>(1 << place)};
+                static_cast<uint16_t>(1 << index)};
         }
         at += 1 + length;
     }
@@ -187,10 +187,10 @@ bool BlockmillChecker::CheckECDSASignature(
     const std::vector<unsigned char>& sig, const std::vector<unsigned char>& key,
     const CScript& code, SigVersion version) const
 {
-    std::optional<BlockmillSigners> place;
+    std::optional<BlockmillSigners> signer;
     if (!sig.empty()) {
-        place = PlaceOfKey(code, key);
-        if (place && m_run.DidNotSign(*place)) {
+        signer = IndexOfKey(code, key);
+        if (signer && m_run.DidNotSign(*signer)) {
             m_run.report.asked++;
             return false;
         }
@@ -210,7 +210,7 @@ bool BlockmillChecker::CheckECDSASignature(
         m_run.Hash(bytes);
     }
     const bool valid = BlockmillGenericChecker::CheckECDSASignature(sig, key, code, version);
-    if (valid && place) m_run.Signed(*place);
+    if (valid && signer) m_run.Signed(*signer);
     return valid;
 }
 

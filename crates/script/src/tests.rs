@@ -1,4 +1,4 @@
-//! Tests that put their own lanes in place of the real ones.
+//! Tests that put their own lanes instead of the real ones.
 
 mod hashing;
 mod hostile;

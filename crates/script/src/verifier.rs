@@ -90,7 +90,7 @@ impl CoreVerifier {
     }
 
     /// Has one in so many of the checks that are valid in lanes verified once more by libsecp256k1,
-    /// in place of one in 1,000.
+    /// instead of one in 1,000.
     #[must_use]
     pub fn with_rechecked_one_in(mut self, checks: NonZeroU64) -> Self {
         if let Some(deferring) = &mut self.deferring {
@@ -340,7 +340,7 @@ impl ScriptVerifier for CoreVerifier {
     }
 }
 
-/// What the tests put in place of parts.
+/// What the tests put instead of parts.
 #[cfg(test)]
 impl CoreVerifier {
     pub(crate) fn with_lanes(make: impl Fn() -> Box<dyn Lanes> + Send + Sync + 'static) -> Self {

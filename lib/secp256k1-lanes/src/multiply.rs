@@ -224,7 +224,7 @@ impl<W: Word> Workspace<W> {
         self.rows.resize(self.multiples.len() * rows::<W>(), Row::ZERO);
         for (multiples, rows) in self.multiples.iter().zip(self.rows.chunks_exact_mut(rows::<W>())) {
             for (entry, point) in multiples.iter().enumerate() {
-                // Four words of 64 bits in place of five limbs: a row of x and y then fills one
+                // Four words of 64 bits instead of five limbs: a row of x and y then fills one
                 // cache line.
                 let [a, b, c, d] = point.x.normalize().pack();
                 let [e, f, g, h] = point.y.normalize().pack();

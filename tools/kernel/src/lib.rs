@@ -36,7 +36,7 @@ struct Taproot {
 
 /// Whether a locking script is a native witness program of version 1 and 32 bytes. With any other
 /// the kernel never looks at the flag for Taproot (`VerifyWitnessProgram` of script/interpreter.cpp
-/// is the one place where it does), nor at the outputs that other inputs spend.
+/// is the one function that does), nor at the outputs that other inputs spend.
 fn is_taproot(script_pubkey: &[u8]) -> bool {
     matches!(script_pubkey, [0x51, 0x20, program @ ..] if program.len() == 32)
 }

@@ -258,7 +258,7 @@ def audit(
     blocks: directories of `blk*.dat` files, with the `rev*.dat` files beside them, or such files.
     snapshot: the set, as `dumptxoutset` of Bitcoin Core writes it.
     network: `bitcoin` (or `main`), `testnet3`, `testnet4`, `signet` or `regtest`.
-    data: a data directory, in place of snapshot and network.
+    data: a data directory, instead of snapshot and network.
     resume: a directory in which what is done is kept; a later call goes on with it.
     threads: all cores, if it is None.
     signatures: how signatures are verified: `auto`, `kernel` or `lanes`.

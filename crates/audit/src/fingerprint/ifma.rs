@@ -194,10 +194,10 @@ fn sum(word: &[[u64; LANES]; LIMBS_64], power: &[u64; LIMBS]) -> Number {
 #[target_feature(enable = "avx512f")]
 fn carry<const N: usize>(mut limbs: [Vector; N]) -> [Vector; N] {
     let mask = splat(LIMB_MASK);
-    for place in 1..N {
-        let above = _mm512_srli_epi64::<LIMB_BITS>(limbs[place - 1]);
-        limbs[place - 1] = _mm512_and_si512(limbs[place - 1], mask);
-        limbs[place] = _mm512_add_epi64(limbs[place], above);
+    for index in 1..N {
+        let above = _mm512_srli_epi64::<LIMB_BITS>(limbs[index - 1]);
+        limbs[index - 1] = _mm512_and_si512(limbs[index - 1], mask);
+        limbs[index] = _mm512_add_epi64(limbs[index], above);
     }
     limbs
 }

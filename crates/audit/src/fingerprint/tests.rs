@@ -57,7 +57,7 @@ fn the_factor_is_the_polynomial() {
     // Word by word from bytes, with powers by repeated multiplication.
     for length in [0, 7, 8, 11, 12, 33, 34, 35, 57, 58, 80, 81, 200, SCRIPT_SIZE_MAX] {
         let (outpoint, mut coin) = coins(9, 100).remove(99);
-        coin.script_pubkey = (0..length).map(|place| place as u8 ^ 0x5a).collect();
+        coin.script_pubkey = (0..length).map(|index| index as u8 ^ 0x5a).collect();
         let key = Key::of_number(7);
         let [offset, point] = key.points();
         let mut bytes = outpoint.txid.0.to_vec();

@@ -241,7 +241,7 @@ fn two_lies_that_cancel_in_counts_and_amounts() {
     assert!(
         report.findings[0]
             .reason
-            .contains("are the same, so one is in the place"),
+            .contains("are the same, so one stands instead"),
         "{report:?}"
     );
     // One in the undo data and one in the set.
@@ -444,15 +444,15 @@ fn undo_data_of_an_old_core_hides_no_broken_rule() {
 }
 
 /// Tells one lie of a kind. Returns whether there was something to lie about.
-fn tell(lie: &mut CoreChain, kind: u8, place: usize, by: u64) -> bool {
+fn tell(lie: &mut CoreChain, kind: u8, choice: usize, by: u64) -> bool {
     let heights: Vec<usize> = (0..lie.blocks.len())
         .filter(|&height| !lie.blocks[height].spent.is_empty())
         .collect();
-    let height = heights[place % heights.len()];
-    let number = place % lie.blocks[height].spent.len();
+    let height = heights[choice % heights.len()];
+    let number = choice % lie.blocks[height].spent.len();
     let coin = &mut lie.blocks[height].spent[number];
     let keys: Vec<_> = lie.coins.keys().copied().collect();
-    let key = keys[place % keys.len()];
+    let key = keys[choice % keys.len()];
     match kind {
         0 => coin.value += by,
         1 => coin.height = 1 + (coin.height + by as u32) % 100,
@@ -472,8 +472,8 @@ proptest! {
     fn no_lie_of_several_kinds_is_proved(lies in prop::collection::vec((0u8..7, any::<u16>(), 1u64..90), 1..6)) {
         let honest = honest();
         let mut lie = honest.clone();
-        for (kind, place, by) in lies {
-            tell(&mut lie, kind, place.into(), by);
+        for (kind, choice, by) in lies {
+            tell(&mut lie, kind, choice.into(), by);
         }
         let same = |a: &CoreChain, b: &CoreChain| {
             a.coins == b.coins && a.blocks.iter().zip(&b.blocks).all(|(a, b)| a.spent == b.spent)

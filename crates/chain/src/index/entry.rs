@@ -44,7 +44,7 @@ pub struct Entry {
     merkle_root: MerkleRoot,
     version: i32,
     nonce: u32,
-    // The place of the content, and that of the undo data: field by field, since options of them
+    // The position of the content, and that of the undo data: field by field, since options of them
     // would take more.
     file: u32,
     length: u32,
@@ -96,12 +96,12 @@ impl Entry {
         }
     }
 
-    /// Whether a place of the block is known.
+    /// Whether a position of the block is known.
     pub fn has_content(&self) -> bool {
         self.has_content
     }
 
-    /// Where the block lies, or the first of several places.
+    /// Where the block lies: the first of several positions.
     pub fn position(&self) -> Option<Position> {
         self.has_content.then_some(Position {
             file: self.file,

@@ -59,14 +59,14 @@ impl fmt::Display for Older {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A place in a block file was passed over.
+    /// A damaged range of a block file was passed over.
     Damaged(&'a Damage),
-    /// A file has more such places than are named.
+    /// A file has more such ranges than are named.
     MoreDamaged {
         /// The file.
         path: &'a Path,
         /// How many more.
-        places: u64,
+        ranges: u64,
     },
     /// A name among the block files that leads to no regular file was passed over.
     Skipped(&'a Skipped),
@@ -166,7 +166,7 @@ impl fmt::Display for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Damaged(damage) => damage.fmt(f),
-            Self::MoreDamaged { path, places } => write!(f, "{}: {places} more damaged places", path.display()),
+            Self::MoreDamaged { path, ranges } => write!(f, "{}: {ranges} more damaged ranges", path.display()),
             Self::Skipped(skipped) => write!(f, "{}: passed over: {}", skipped.path.display(), skipped.reason),
             Self::Rejected(rejected) => rejected.fmt(f),
             Self::Unreadable(unreadable) => unreadable.fmt(f),

@@ -17,7 +17,7 @@ pub struct Rejected {
     pub reject: Reject,
     /// The file in which it lies.
     pub path: PathBuf,
-    /// Its place in the file in bytes.
+    /// Its offset in the file in bytes.
     pub offset: u64,
     /// Whether the chain that it is in, with all that builds on it, was the best one: blocks are
     /// connected only then, headers are judged on every branch.
@@ -47,7 +47,7 @@ pub struct Unreadable {
     pub height: Option<u32>,
     /// The file in which it lies.
     pub path: PathBuf,
-    /// Its place in the file in bytes.
+    /// Its offset in the file in bytes.
     pub offset: u64,
     /// What is wrong.
     pub detail: String,
@@ -78,7 +78,7 @@ pub struct Leftover {
     pub parent: BlockHash,
     /// The file in which it lies.
     pub path: PathBuf,
-    /// Its place in the file in bytes.
+    /// Its offset in the file in bytes.
     pub offset: u64,
 }
 

@@ -11,7 +11,7 @@ pub struct Indexing {
     pub file: usize,
     /// How many there are.
     pub files: usize,
-    /// The place in the file in bytes.
+    /// The offset in the file in bytes.
     pub offset: u64,
     /// Length of the file in bytes.
     pub bytes: u64,

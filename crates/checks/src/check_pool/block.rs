@@ -94,7 +94,7 @@ impl Drop for Offering {
 pub(super) struct Script<V: ScriptVerifier> {
     checks: Arc<BlockChecks<V>>,
     transaction: u32,
-    /// Place of the input in the transaction.
+    /// Index of the input in the transaction.
     number: u32,
     answered: bool,
 }

@@ -183,7 +183,7 @@ fn ways(threads: &[usize]) -> impl Iterator<Item = (usize, bool)> + '_ {
         .flat_map(|&threads| [false, true].map(|defer| (threads, defer)))
 }
 
-/// A block whose checks find no place among the rounds is checked by the caller.
+/// A block whose checks find no slot among the rounds is checked by the caller.
 #[test]
 fn more_blocks_than_rounds() {
     for (threads, defer) in ways(&[1, 2]) {

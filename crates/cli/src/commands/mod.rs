@@ -62,7 +62,7 @@ fn share(batch: &Batch) -> f64 {
     f64::from(prefix) / 65_536.0
 }
 
-/// The path of standard input in place of the name - on the command line.
+/// The path of standard input instead of the name - on the command line.
 pub(crate) fn or_standard_input(path: &Path) -> &Path {
     match path.as_os_str() == "-" {
         true => Path::new("/dev/stdin"),

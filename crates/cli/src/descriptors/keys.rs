@@ -78,7 +78,7 @@ enum ExtendedKey {
 
 const INVALID: &str = "a key in it is not valid";
 
-const UNCOMPRESSED: &str = "a key is not compressed, which has no place in a witness";
+const UNCOMPRESSED: &str = "a key is not compressed, which a witness does not allow";
 
 impl KeyExpression {
     /// The number of paths.

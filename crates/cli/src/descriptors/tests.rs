@@ -265,7 +265,7 @@ fn scripts_of_the_wrong_type_are_told_as_such() {
         ("wsh(pk_k(K))", "its type is not B"),
         ("wsh(v:pk(K))", "its type is not B"),
         ("tr(K,a:pk(K))", "its type is not B"),
-        ("wsh(or_b(pk(K),pk(K)))", "not of the type that its place takes"),
+        ("wsh(or_b(pk(K),pk(K)))", "not of the type that is needed there"),
         ("wsh(thresh(3,pk(K),s:pk(K)))", "a number of keys or of expressions"),
         ("wsh(multi(2,K))", "a number of keys or of expressions"),
     ] {

@@ -280,7 +280,7 @@ impl Rng {
         (self.next() % end as u64) as usize
     }
 
-    /// A place in a range that is not empty.
+    /// An index in a range that is not empty.
     pub(crate) fn within(&mut self, range: &Range<usize>) -> usize {
         range.start + self.below(range.len())
     }

@@ -64,7 +64,7 @@ fn check_whole(data: &Path) {
     assert_eq!(figures["hash_serialized_3"], chain().summary.hash_serialized_3);
 }
 
-/// The places in the record at a height where a bit may be flipped, by what stands there.
+/// The ranges of the record at a height where a bit may be flipped, by what stands there.
 fn classes(height: usize) -> BTreeMap<&'static str, Vec<Range<usize>>> {
     let chain = chain();
     let record = chain.records[height].clone();
@@ -114,11 +114,11 @@ fn header_in(file: &[u8], record: &Range<usize>) -> Header {
     Header::from_bytes(header.try_into().expect("80 bytes"))
 }
 
-/// Whether a line says what is wrong with the record at a height: the file, a place in the record
+/// Whether a line says what is wrong with the record at a height: the file, an offset in the record
 /// or at the head of the next one (whose parent is gone), and the hash of one of the two.
 fn names_record(line: &str, path: &Path, height: usize, damaged: &Header) -> bool {
     let chain = chain();
-    let places = chain.records[height].start..chain.records[height].end + RECORD_HEAD + 1;
+    let range = chain.records[height].start..chain.records[height].end + RECORD_HEAD + 1;
     let name = damaged.hash();
     let mut offsets = line.split("offset ").skip(1).filter_map(|text| {
         let end = text
@@ -128,7 +128,7 @@ fn names_record(line: &str, path: &Path, height: usize, damaged: &Header) -> boo
     });
     let hashes = chain.hashes[height..].iter().take(2).chain([&name]);
     line.contains(path.to_str().expect("a path in UTF-8"))
-        && offsets.any(|offset| places.contains(&offset))
+        && offsets.any(|offset| range.contains(&offset))
         && hashes.into_iter().any(|hash| line.contains(&hash.to_string()))
 }
 
@@ -186,7 +186,7 @@ fn fault_of_flip(height: usize, bit: usize, heal: bool) -> Option<String> {
     None
 }
 
-/// Flips bits in every class of places of the record at a height; returns how many classes there
+/// Flips bits in every class of ranges of the record at a height; returns how many classes there
 /// are.
 fn check_flips(height: usize) -> usize {
     const FLIPS: usize = 2;

@@ -103,8 +103,8 @@ fn rows(blocks: &[Block]) -> Vec<Vec<Value>> {
 }
 
 fn blocks_of(file: &[u8]) -> Vec<Block> {
-    let places = records(file);
-    let blocks = places.iter().map(|place| &file[place.start + RECORD_HEAD..place.end]);
+    let ranges = records(file);
+    let blocks = ranges.iter().map(|range| &file[range.start + RECORD_HEAD..range.end]);
     blocks
         .map(|bytes| bitcoin::consensus::deserialize(bytes).unwrap())
         .collect()

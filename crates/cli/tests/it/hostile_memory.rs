@@ -319,7 +319,7 @@ fn the_worst_blocks() {
 
 /// Files that have gigabytes of nothing are not read whole.
 #[test]
-fn sparse_files_in_place_of_small_ones() {
+fn sparse_files_instead_of_small_ones() {
     let scratch = Scratch::new();
     let (blocks, data, set) = (scratch.join("chain"), scratch.join("data"), scratch.join("set"));
     run(&mut generate_command(&blocks, "utxo", 20)).ends_with(0);

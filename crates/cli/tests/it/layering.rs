@@ -12,7 +12,7 @@ const TOOLS: &str = "tools";
 const BINDINGS: &str = "bindings";
 
 /// All crates, with their folders and floors.
-const PLACES: [(&str, &str, u8); 27] = [
+const FLOORS: [(&str, &str, u8); 27] = [
     ("secp256k1-lanes", LIB, 0),
     ("sha256-lanes", LIB, 0),
     ("sync", LIB, 0),
@@ -43,10 +43,10 @@ const PLACES: [(&str, &str, u8); 27] = [
 ];
 
 /// Folder and floor of a package of the workspace.
-fn place_of(package: &str) -> Option<(&'static str, u8)> {
+fn floor_of(package: &str) -> Option<(&'static str, u8)> {
     let name = package.strip_prefix("blockmill-").unwrap_or(package);
-    let place = PLACES.iter().find(|(other, ..)| *other == name);
-    place.map(|&(_, folder, floor)| (folder, floor))
+    let row = FLOORS.iter().find(|(other, ..)| *other == name);
+    row.map(|&(_, folder, floor)| (folder, floor))
 }
 
 /// Whether a crate of one tier may use one of another. `generate` and `demo` make chains.
@@ -62,7 +62,7 @@ fn may_use(name: &str, tier: &str, used: &str, used_tier: &str) -> bool {
 /// What is wrong with a package as `cargo metadata` describes it.
 fn faults(package: &Value) -> Vec<String> {
     let name = package["name"].as_str().expect("a package has a name");
-    let Some((tier, floor)) = place_of(name) else {
+    let Some((tier, floor)) = floor_of(name) else {
         return vec![format!("{name} stands on no floor")];
     };
     let mut faults = Vec::new();
@@ -77,7 +77,7 @@ fn faults(package: &Value) -> Vec<String> {
         if !own || dependency["kind"] == "dev" {
             continue;
         }
-        match place_of(used) {
+        match floor_of(used) {
             Some((used_tier, lower)) if lower < floor && may_use(name, tier, used, used_tier) => {}
             Some((used_tier, other)) => faults.push(format!(
                 "{name} ({tier}, floor {floor}) uses {used} ({used_tier}, floor {other})"
@@ -156,7 +156,7 @@ fn parts_for_others_need_no_c_compiler() {
     // linux-raw-sys is a list of constants.
     let needs_c =
         |name: &String| name == "cc" || name == "cmake" || (name.ends_with("-sys") && name != "linux-raw-sys");
-    let of_lib = PLACES
+    let of_lib = FLOORS
         .iter()
         .filter(|(_, folder, _)| *folder == LIB)
         .map(|(name, ..)| *name);
@@ -225,10 +225,10 @@ fn readers_have_no_pipeline() {
     assert_eq!(found("blockmill-engine"), pipeline);
 }
 
-/// A package in its place, which uses another.
+/// A package in the folder of its tier, which uses another.
 fn package(name: &str, used: &str, kind: Option<&str>) -> Value {
     let folder = name.strip_prefix("blockmill-").unwrap_or(name);
-    let tier = place_of(name).map_or(CRATES, |(tier, _)| tier);
+    let tier = floor_of(name).map_or(CRATES, |(tier, _)| tier);
     json!({
         "name": name,
         "manifest_path": format!("/project/{tier}/{folder}/Cargo.toml"),
@@ -291,7 +291,7 @@ fn publishing(package: &Value) -> Result<bool, String> {
 fn crates_can_be_published() {
     for package in packages("Cargo.toml") {
         let name = package["name"].as_str().expect("a package has a name");
-        let (tier, _) = place_of(name).expect("a package of a tier");
+        let (tier, _) = floor_of(name).expect("a package of a tier");
         let expected = ![TOOLS, BINDINGS].contains(&tier) || name == "blockmill-chaingen";
         assert_eq!(publishing(&package), Ok(expected), "{name}");
         let mut unlicensed = package.clone();

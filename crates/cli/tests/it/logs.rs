@@ -62,7 +62,7 @@ fn a_machine_reads_what_connect_says() {
 
     let first = as_json(&mut connect(&blocks, &data, "regtest")).ends_with(1);
     let lines = log(&first);
-    let place = |index: usize| file_of(&good[..index]).len();
+    let offset = |index: usize| file_of(&good[..index]).len();
     assert_eq!(
         event(&lines, "damaged"),
         json!({"level": "warning", "file": path, "offset": whole.len(), "hash": null})
@@ -71,7 +71,7 @@ fn a_machine_reads_what_connect_says() {
         event(&lines, "rejected"),
         json!({
             "level": "warning", "hash": greedy.block_hash().to_string(), "height": 4, "reason": "bad-cb-amount",
-            "transaction": 0, "input": null, "file": path, "offset": place(3) + 8, "best_chain": true,
+            "transaction": 0, "input": null, "file": path, "offset": offset(3) + 8, "best_chain": true,
             "may_be_damaged": false,
         })
     );

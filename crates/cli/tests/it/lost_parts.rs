@@ -178,12 +178,12 @@ fn damaged_pages_of_the_store_end_no_command_by_a_panic() {
     let mut dice = Rng::new(1);
     let mut found = 0;
     for number in 0..12 {
-        let place = used[dice.below(used.len())] as usize;
+        let offset = used[dice.below(used.len())] as usize;
         let mut bytes = whole.clone();
         match number % 3 {
-            0 => bytes[place..place + PAGE].fill(0),
-            1 => bytes[place + dice.below(100)] ^= 1 << dice.below(8),
-            _ => (place..place + PAGE).for_each(|at| bytes[at] = dice.below(256) as u8),
+            0 => bytes[offset..offset + PAGE].fill(0),
+            1 => bytes[offset + dice.below(100)] ^= 1 << dice.below(8),
+            _ => (offset..offset + PAGE).for_each(|at| bytes[at] = dice.below(256) as u8),
         }
         std::fs::write(&store, &bytes).unwrap();
         let doctor = made.doctor();
@@ -191,7 +191,7 @@ fn damaged_pages_of_the_store_end_no_command_by_a_panic() {
         let mut runs = vec![doctor];
         runs.extend(made.commands().into_values());
         for run in runs {
-            assert!(matches!(run.status, 0 | 3), "page {}: {run:#?}", place / PAGE);
+            assert!(matches!(run.status, 0 | 3), "page {}: {run:#?}", offset / PAGE);
             assert!(!run.stderr.contains("panicked at"), "{run:#?}");
             assert!(!run.stderr.contains("RUST_BACKTRACE"), "{run:#?}");
         }

@@ -12,7 +12,7 @@ fn with(arguments: &[&str], data: &Path) -> Command {
     command
 }
 
-/// A short chain, and an empty place for data directories.
+/// A short chain, and an empty folder for data directories.
 fn chain() -> (Scratch, OwnChain) {
     let scratch = Scratch::new();
     let chain = OwnChain::generate(&scratch, "mixed", 120, &["--inputs", "1200"]);
@@ -92,7 +92,7 @@ fn the_environment_stands_in_for_options() {
         .ends_with(2)
         .says(&["nowhere"]);
     run(command.env("BLOCKMILL_DBCACHE", "many")).ends_with(2);
-    // A snapshot is read in place of the directory.
+    // A snapshot is read instead of the directory.
     let snapshot = scratch.join("snapshot.dat");
     run(of(&["snapshot", "dump"]).arg(&snapshot)).ends_with(0);
     let export = ["export", "coins", "--format", "csv", "--out", "-", "--snapshot"];

@@ -143,7 +143,7 @@ fn an_older_set_is_no_answer() {
         let _ = std::fs::remove_file(data.join("coins.log/checkpoint"));
         made.refused(&data);
     }
-    // An older log in the place of the last one, as from a backup, or from a copy that was made
+    // An older log instead of the last one, as from a backup, or from a copy that was made
     // while a writer ran.
     let before = made.scratch.join("before");
     let mut command = connect(&made.blocks, &before, "regtest");

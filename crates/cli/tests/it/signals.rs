@@ -325,7 +325,7 @@ fn what_waits_for_a_pipe_is_stopped() {
 
 /// What must be a file is refused at once where it is a pipe.
 #[test]
-fn a_pipe_in_place_of_a_file_is_refused() {
+fn a_pipe_instead_of_a_file_is_refused() {
     let scratch = Scratch::new();
     let blocks = scratch.write("blk00001.dat", b"");
     let data = scratch.folder("data");
@@ -382,7 +382,7 @@ fn a_pipe_in_a_data_directory_is_refused() {
             command.args(["--signal=KILL", "20"]).arg(blockmill().get_program());
             command.args(arguments).arg("--data").arg(&data);
             let run = run(&mut command);
-            // Not every command needs every file, and places are only hints.
+            // Not every command needs every file, and positions are only hints.
             assert!([0, 3, 4].contains(&run.status), "{name} {arguments:?} {run:#?}");
             if arguments[0] == "connect" && !["undo.dat", "places.dat"].contains(&name) {
                 assert_ne!(run.status, 0, "{name}");

@@ -106,27 +106,27 @@ fn a_byte_that_is_another_is_refused() {
     let blocks = folder.join(known.blocks);
     let bytes = std::fs::read(folder.join(known.snapshot)).unwrap();
     let mut dice = Rng::new(8);
-    // All kinds of metadata, and places all over the coins.
-    let mut places = vec![0, 4, 5, 6, 7, 10, 11, 42, 43, 46, 50, 51, 83, 84, 85, bytes.len() - 1];
-    places.extend((0..24).map(|_| dice.below(bytes.len())));
-    on_threads(&places, |&place| {
+    // All kinds of metadata, and offsets all over the coins.
+    let mut offsets = vec![0, 4, 5, 6, 7, 10, 11, 42, 43, 46, 50, 51, 83, 84, 85, bytes.len() - 1];
+    offsets.extend((0..24).map(|_| dice.below(bytes.len())));
+    on_threads(&offsets, |&offset| {
         let mut changed = bytes.clone();
-        changed[place] ^= 1 << (place % 8);
-        let file = scratch.write(&format!("changed-{place}.utxo"), &changed);
-        let data = scratch.join(&format!("data-{place}"));
+        changed[offset] ^= 1 << (offset % 8);
+        let file = scratch.write(&format!("changed-{offset}.utxo"), &changed);
+        let data = scratch.join(&format!("data-{offset}"));
         let refused = run(&mut load(&data, known.network, &blocks, Some(known.hash), &file)).ends_with(3);
         let name = file.to_str().unwrap();
         // The base block is named where it is that which is another.
-        let named = if (11..43).contains(&place) {
+        let named = if (11..43).contains(&offset) {
             "the base of the snapshot"
         } else {
             name
         };
-        assert!(refused.stderr.contains(named), "{place}: {refused:#?}");
+        assert!(refused.stderr.contains(named), "{offset}: {refused:#?}");
         // Nothing of it is there.
         assert!(!data.exists());
     });
-    let data = scratch.join(&format!("data-{}", places[3]));
+    let data = scratch.join(&format!("data-{}", offsets[3]));
     run(&mut load(
         &data,
         known.network,

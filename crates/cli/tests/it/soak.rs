@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// What a long run may take more at its end than at its beginning, in bytes: the allocators' pools.
 const GROWTH_MAX: u64 = 16 << 20;
 
-/// And for each block that was submitted: its place in the header index and what the index of all
+/// And for each block that was submitted: its entry in the header index and what the index of all
 /// files knows of it.
 const BYTES_PER_BLOCK: u64 = 1024;
 

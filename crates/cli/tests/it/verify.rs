@@ -1,6 +1,6 @@
 //! `verify`: real blocks are accepted with the coins that they spend, and refused with any others.
 
-use crate::common::blocks::{Kind, Place, RealBlock, kind_of, read_all, undo_bytes};
+use crate::common::blocks::{Kind, RealBlock, SpentIndex, kind_of, read_all, undo_bytes};
 use crate::common::branches::{branch, genesis};
 use crate::common::{Rng, Run, Scratch, blockmill, on_threads, run, shared_data};
 use blockmill_block::Coin;
@@ -43,7 +43,7 @@ fn reason(verified: &Run) -> &str {
 
 /// Verifies a block with these coins, which must be refused for this reason; `at` is where the
 /// blame lies.
-fn check_refused(real: &RealBlock, coins: &[Vec<Coin>], expected: &str, at: Option<Place>) {
+fn check_refused(real: &RealBlock, coins: &[Vec<Coin>], expected: &str, at: Option<SpentIndex>) {
     let scratch = Scratch::new();
     let undo = scratch.write("undo", &undo_bytes(coins));
     let refused = verify_both(real, &undo, 1);
@@ -69,9 +69,9 @@ fn for_all_blocks(check: impl Fn(&RealBlock) -> bool + Sync) -> Option<usize> {
     Some(applied.into_iter().filter(|&applied| applied).count())
 }
 
-/// One of the places, chosen by the block's height.
-fn one_of(real: &RealBlock, places: &[Place]) -> Option<Place> {
-    (!places.is_empty()).then(|| places[Rng::new(real.height.into()).below(places.len())])
+/// One of the indices, chosen by the block's height.
+fn one_of(real: &RealBlock, indices: &[SpentIndex]) -> Option<SpentIndex> {
+    (!indices.is_empty()).then(|| indices[Rng::new(real.height.into()).below(indices.len())])
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn every_block_is_accepted() {
     assert!(applied.is_none_or(|applied| applied == 16), "{applied:?} blocks");
 }
 
-/// The input that fails when the coin at a place is changed, where that is certain: Taproot
+/// The input that fails when a coin is changed, where that is certain: Taproot
 /// signatures commit to the coins of all inputs, so that an earlier one may be the first to fail.
-fn blame(real: &RealBlock, (index, input): Place) -> Option<Place> {
+fn blame(real: &RealBlock, (index, input): SpentIndex) -> Option<SpentIndex> {
     let earlier = &real.coins[index][..input];
     let certain = earlier
         .iter()
@@ -115,13 +115,13 @@ fn blame(real: &RealBlock, (index, input): Place) -> Option<Place> {
 
 /// Raises the amount of one spent coin of a kind whose signatures commit to it.
 fn check_amount_changed(real: &RealBlock, kind: Kind) -> bool {
-    let places = real.places(|(index, input), coin| {
+    let indices = real.spent_where(|(index, input), coin| {
         let witness = real.block.transaction(index + 1).input(input).witness();
         // A Taproot key path: one signature and no annex.
         let signed = kind != Kind::P2tr || (witness.len() == 1);
         kind_of(&coin.script_pubkey) == Some(kind) && !witness.is_empty() && signed
     });
-    let Some((index, input)) = one_of(real, &places) else {
+    let Some((index, input)) = one_of(real, &indices) else {
         return false;
     };
     let mut coins = real.coins.clone();
@@ -151,7 +151,7 @@ fn a_changed_amount_of_a_taproot_coin_fails_the_script() {
 #[test]
 fn amounts_below_the_outputs_are_refused() {
     let applied = for_all_blocks(|real| {
-        let candidates = real.places(|(index, input), _| input == 0 && real.value_out(index) > 0);
+        let candidates = real.spent_where(|(index, input), _| input == 0 && real.value_out(index) > 0);
         let (index, _) = one_of(real, &candidates).expect("a transaction that pays something");
         let mut coins = real.coins.clone();
         let mut left = real.value_out(index) - 1;
@@ -169,7 +169,7 @@ fn amounts_below_the_outputs_are_refused() {
 #[test]
 fn a_missing_coin_is_refused() {
     let applied = for_all_blocks(|real| {
-        let (index, input) = one_of(real, &real.places(|_, _| true)).expect("a spent coin");
+        let (index, input) = one_of(real, &real.spent_where(|_, _| true)).expect("a spent coin");
         let mut coins = real.coins.clone();
         coins[index].remove(input);
         check_refused(real, &coins, MISSING, None);
@@ -193,8 +193,8 @@ fn missing_coins_of_a_transaction_are_refused() {
 #[test]
 fn a_changed_script_fails_the_script() {
     let applied = for_all_blocks(|real| {
-        let places = real.places(|_, coin| kind_of(&coin.script_pubkey).is_some());
-        let (index, input) = one_of(real, &places).expect("a coin whose script names a key or a script");
+        let indices = real.spent_where(|_, coin| kind_of(&coin.script_pubkey).is_some());
+        let (index, input) = one_of(real, &indices).expect("a coin whose script names a key or a script");
         let mut coins = real.coins.clone();
         // A bit of the key or the hash.
         coins[index][input].script_pubkey[12] ^= 1;

@@ -88,8 +88,8 @@ fn what_is_wrong_or_missing_is_named() {
     let path = folder.join("rev00001.dat");
     let good = std::fs::read(&path).unwrap();
     let mut bad = good.clone();
-    let place = good.len() / 2;
-    bad[place] ^= 1;
+    let offset = good.len() / 2;
+    bad[offset] ^= 1;
     std::fs::write(&path, &bad).unwrap();
     let run =
         verify(&folder, &[])

@@ -41,9 +41,9 @@ pub(super) struct FlushJob {
     pub(super) dirty: usize,
     /// Bytes that the live entries may have after promotion.
     pub(super) keep_bytes: usize,
-    /// Whether the frozen map becomes the live map again. Only if nothing changes above it
-    /// meanwhile.
-    pub(super) in_place: bool,
+    /// Whether the frozen map thaws: it becomes the live map again. Only if nothing changes above
+    /// it meanwhile.
+    pub(super) thaws: bool,
 }
 
 /// Outpoints that a flush has changed in the store. An earlier read of one of them is stale.
@@ -94,7 +94,7 @@ pub(super) struct FlushDone {
     pub(super) changes: u64,
     pub(super) kept: u64,
     pub(super) time: Duration,
-    pub(super) in_place: bool,
+    pub(super) thaws: bool,
     pub(super) changed: Changed,
 }
 
@@ -124,8 +124,8 @@ impl Flush {
                 before().map_err(FlushError::Before)?;
                 let mut ranks = Ranks::default();
                 let (changes, changed) = job.write(&mut ranks)?;
-                let kept = if job.in_place {
-                    job.keep_in_place()
+                let kept = if job.thaws {
+                    job.keep_unspent()
                 } else {
                     job.promote(&ranks)
                 };
@@ -133,7 +133,7 @@ impl Flush {
                     changes,
                     kept,
                     time: start.elapsed(),
-                    in_place: job.in_place,
+                    thaws: job.thaws,
                     changed,
                 })
             })
@@ -236,7 +236,7 @@ impl FlushJob {
     }
 
     /// Keeps the frozen coins as entries that the store has too, and drops the spent ones.
-    fn keep_in_place(&self) -> u64 {
+    fn keep_unspent(&self) -> u64 {
         self.frozen
             .retain_with_flags(|entry| (!entry.is_spent()).then_some(EntryFlags::NONE));
         self.frozen.len() as u64

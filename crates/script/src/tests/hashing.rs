@@ -1,4 +1,4 @@
-//! The writer of hashes that the second interpreter has in place of Core's.
+//! The writer of hashes that the second interpreter has instead of Core's.
 
 use super::random::Random;
 use crate::ffi::eval::hashes;

@@ -130,11 +130,11 @@ fn no_verdict_depends_on_a_guess() {
             let keys: Vec<u8> = (0..1 + random.below(4)).map(|_| secret(random)).collect();
             let needed = 1 + random.below(keys.len());
             // Mostly in the order of the keys.
-            let mut places: Vec<usize> = (0..keys.len()).collect();
-            while places.len() > needed {
-                places.remove(random.below(places.len()));
+            let mut indices: Vec<usize> = (0..keys.len()).collect();
+            while indices.len() > needed {
+                indices.remove(random.below(indices.len()));
             }
-            let mut signers: Vec<u8> = places.iter().map(|&place| keys[place]).collect();
+            let mut signers: Vec<u8> = indices.iter().map(|&index| keys[index]).collect();
             if random.one_in(3) {
                 signers[random.below(needed)] = secret(random);
             }

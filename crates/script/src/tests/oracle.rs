@@ -1,4 +1,4 @@
-//! Random scripts, with a random oracle in place of the curve.
+//! Random scripts, with a random oracle instead of the curve.
 //!
 //! If all answers of a run are right, it is the ordinary run: result, error and stack. If a
 //! recording run passes whose "valid" answers are right, whatever its "invalid" answers are, the

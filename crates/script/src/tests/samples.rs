@@ -281,8 +281,8 @@ pub(crate) fn multisig(needed: i64, keys: &[u8]) -> Builder {
         .push_opcode(op::OP_CHECKMULTISIG)
 }
 
-/// Scripts in which an invalid signature does not end it, and multisig with signatures in all
-/// places.
+/// Scripts in which an invalid signature does not end it, and multisig with signatures at all
+/// indices.
 pub(crate) fn unusual() -> Vec<Sample> {
     let mut samples = Vec::new();
     for form in [Form::Bare, Form::ScriptHash, Form::Witness] {

@@ -119,7 +119,7 @@ fn batches_gather_over_blocks() {
 }
 
 #[test]
-fn a_round_gives_up_its_place_before_its_scripts_are_settled() {
+fn a_round_gives_up_its_slot_before_its_scripts_are_settled() {
     let (_, pool) = pool(2);
     let mut pending = Vec::new();
     for _ in 0..4 {

@@ -99,21 +99,21 @@ pub(crate) fn kind_of(script: &[u8]) -> Option<Kind> {
     }
 }
 
-/// A spent coin's place: its transaction, the coinbase not counted, and its input.
-pub(crate) type Place = (usize, usize);
+/// A spent coin's indices: its transaction, the coinbase not counted, and its input.
+pub(crate) type SpentIndex = (usize, usize);
 
 impl RealBlock {
-    /// Places of the coins of which something holds.
-    pub(crate) fn places(&self, holds: impl Fn(Place, &Coin) -> bool) -> Vec<Place> {
-        let mut places = Vec::new();
+    /// Indices of the coins of which something holds.
+    pub(crate) fn spent_where(&self, holds: impl Fn(SpentIndex, &Coin) -> bool) -> Vec<SpentIndex> {
+        let mut indices = Vec::new();
         for (index, coins) in self.coins.iter().enumerate() {
             for (input, coin) in coins.iter().enumerate() {
                 if holds((index, input), coin) {
-                    places.push((index, input));
+                    indices.push((index, input));
                 }
             }
         }
-        places
+        indices
     }
 
     /// The whole of all outputs of a transaction, the coinbase not counted, in satoshi.

@@ -26,7 +26,7 @@ pub(crate) fn made(scratch: &Scratch) -> (PathBuf, Vec<u8>) {
     let undo = std::fs::read(data.join("undo.dat")).unwrap();
     let folder = scratch.join("blocks");
     std::fs::create_dir(&folder).unwrap();
-    let places = records(&chain);
+    let blocks_at = records(&chain);
     // Records of undo data are followed by a checksum.
     let mut undos = Vec::new();
     let mut at = 0;
@@ -35,13 +35,13 @@ pub(crate) fn made(scratch: &Scratch) -> (PathBuf, Vec<u8>) {
         undos.push(at..at + 8 + length + 32);
         at += 8 + length + 32;
     }
-    assert_eq!((places.len(), undos.len()), (141, 140));
+    assert_eq!((blocks_at.len(), undos.len()), (141, 140));
     let first: Vec<usize> = (0..70).rev().collect();
     let second: Vec<usize> = (70..141).collect();
     for (number, heights) in [first, second].into_iter().enumerate() {
         let mut blocks: Vec<u8> = heights
             .iter()
-            .flat_map(|&height| chain[places[height].clone()].to_vec())
+            .flat_map(|&height| chain[blocks_at[height].clone()].to_vec())
             .collect();
         let mut sorted = heights;
         sorted.sort_unstable();
