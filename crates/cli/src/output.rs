@@ -296,7 +296,10 @@ pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_sec
             ),
         ),
         ("read ahead", group(totals, "fetch")),
-        ("written", format!("{} flushes, {}", totals.flushes, group(totals, "flush"))),
+        (
+            "written",
+            format!("{} flushes, {}", totals.flushes, group(totals, "flush")),
+        ),
         ("queues", group(totals, "queues")),
     ];
     table(out, &rows)?;
