@@ -295,7 +295,7 @@ pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_sec
                 report.store_memory as f64 / f64::from(1 << 20)
             ),
         ),
-        ("read ahead", group(totals, "fetch")),
+        ("ahead", group(totals, "fetch")),
         (
             "written",
             format!("{} flushes, {}", totals.flushes, group(totals, "flush")),

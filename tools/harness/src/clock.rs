@@ -62,10 +62,12 @@ mod tests {
         let before = process_cpu_seconds();
         let (sum, run) = timed(7, || {
             let mut sum = 0u64;
-            while process_cpu_seconds() <= before {
-                sum = std::hint::black_box(sum.wrapping_add(1));
+            loop {
+                sum = std::hint::black_box(sum + 1);
+                if process_cpu_seconds() > before {
+                    break sum;
+                }
             }
-            sum
         });
         assert!(
             sum > 0 && run.seconds > 0.0 && run.cpu_seconds > 0.0 && run.count == 7,
