@@ -8,6 +8,7 @@
 //! use std::sync::atomic::AtomicBool;
 //! # let directory = tempfile::tempdir()?;
 //! # let blocks = directory.path().to_owned();
+//! # std::fs::write(blocks.join("blk00000.dat"), [])?;
 //!
 //! let params = Params::new(Network::Regtest, None);
 //! let stop = AtomicBool::new(false);
