@@ -115,7 +115,7 @@ impl CoinList {
         });
     }
 
-    /// A list of `coins` coins that are empty until they are [placed](Self::place), with capacity
+    /// A list of `coins` coins that are empty until they are [put](Self::put), with capacity
     /// for usual scripts.
     pub fn with_empty_coins(coins: usize) -> Self {
         let empty = CoinHead {
