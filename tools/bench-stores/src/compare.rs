@@ -188,7 +188,7 @@ fn run_phase(arguments: &Arguments, kind: Kind, phase: Phase) -> Result<Tables, 
                 .for_each(|run| *run = run.clone().with(name, mib));
         }
     }
-    writeln!(std::io::stderr(), "{name}: {:.1} s", finished.run.seconds)?;
+    writeln!(io::stderr(), "{name}: {:.1} s", finished.run.seconds)?;
     Ok(tables)
 }
 

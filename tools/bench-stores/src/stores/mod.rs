@@ -13,7 +13,7 @@ use blockmill_coins::StoreError;
 use blockmill_pool::Helpers;
 use blockmill_store_log::{LogOptions, LogStore};
 use clap::ValueEnum;
-pub(crate) use common::backend;
+use common::backend;
 pub(crate) use common::{Contestant, Purpose, Settings};
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
@@ -57,7 +57,7 @@ impl Kind {
 
     /// Opens the store in a directory of its own, or makes it.
     pub(crate) fn open(self, directory: &Path, settings: Settings) -> Result<Box<dyn Contestant>, StoreError> {
-        std::fs::create_dir_all(directory).map_err(common::backend)?;
+        std::fs::create_dir_all(directory).map_err(backend)?;
         Ok(match self {
             Self::Log => {
                 let options = LogOptions {
