@@ -130,6 +130,8 @@ fn cpp(core: &Path, arch: &str) -> cc::Build {
     build.cpp(true).std("c++20");
     // The guards that Core's own build has, where the compiler knows them.
     build.flag("-U_FORTIFY_SOURCE").flag("-D_FORTIFY_SOURCE=3");
+    // Core does not compile without assertions, which some compilers leave out when they optimise.
+    build.flag("-UNDEBUG");
     for flag in [
         "-fno-extended-identifiers",
         "-fstack-reuse=none",
