@@ -9,7 +9,6 @@ pub use undo::UndoSearch;
 use crate::assume_valid::signature_way;
 use crate::block_read_error::BlockReadError;
 use crate::copies::{BadCopy, mutated, read_copy};
-use crate::in_order::in_order;
 use crate::index::{BlockId, HeaderIndex, HeaderRefusal};
 use crate::insert::clock;
 use crate::positions::FoundPositions;
@@ -20,6 +19,7 @@ use crate::spending_block::SpendingBlock;
 use blockmill_block::{Block, BlockHash, Header};
 use blockmill_blockfiles::{BlockFiles, FileError, Position, Record};
 use blockmill_coins::UndoLog;
+use blockmill_pool::Helpers;
 use blockmill_rules::{Params, Reject};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Range, RangeInclusive};
@@ -431,8 +431,8 @@ impl ChainBlocks {
     }
 
     /// Gives the blocks of some heights to `convert`, as many together as have about `bytes` bytes,
-    /// on `threads` threads; and what comes of them to `take`, in order, on this thread. Ends at
-    /// the first error.
+    /// on `threads` threads, or as many as the system starts; and what comes of them to `take`, in
+    /// order, on this thread. Ends at the first error.
     ///
     /// # Errors
     /// Those of `convert` and of `take`.
@@ -456,7 +456,9 @@ impl ChainBlocks {
             next = Some(end + 1).filter(|start| start <= heights.end());
             Some(start..=end)
         });
-        in_order(threads, runs.enumerate(), convert, take)
+        // Without threads this one does everything.
+        let helpers = Helpers::start(threads).unwrap_or_default();
+        helpers.in_order(runs, convert, |converted| take(converted?))
     }
 
     /// The parameters of the chain.

@@ -26,7 +26,6 @@
 //! - [`chain_bytes`]: a chain of block files as bytes, for other processes;
 //! - `found_files`: the files that have these blocks;
 //! - [`chain_blocks`]: the blocks of a chain and the coins that they spend, to be read;
-//! - `in_order`: results of several threads, in order;
 //! - [`spending_block`]: a block with those coins;
 //! - [`block_read_error`]: why a block cannot be read;
 //! - `rev_files`: the undo files beside block files;
@@ -53,10 +52,6 @@ pub mod report;
 pub mod search;
 pub mod spending_block;
 pub mod state;
-
-/// Also for the coins of a data directory, which are read in the same way.
-#[doc(hidden)]
-pub mod in_order;
 
 mod found_files;
 mod import;

@@ -12,12 +12,12 @@ use blockmill_chain::chain_blocks::ChainBlocks;
 use blockmill_chain::report::observer::Observer;
 use blockmill_coins::store::{OutpointKey, outpoint_from_key, outpoint_key};
 use blockmill_coins::{CoinIterator, StoreError, Tip};
+use blockmill_pool::Helpers;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
 
 /// Why the set cannot be had as it was.
@@ -79,7 +79,7 @@ impl Past {
         directory: &DataDir,
         tip: &Tip,
         Earlier { height, sources }: Earlier<'_>,
-        threads: usize,
+        helpers: &Helpers,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Self, PastError> {
@@ -96,7 +96,7 @@ impl Past {
         if !sources.is_empty() && !blocks.add_files(sources, stop, observer).map_err(OpenError::from)? {
             return Err(PastError::Stopped);
         }
-        Self::of(&blocks, height, threads, stop, observer)
+        Self::of(&blocks, height, helpers, stop, observer)
     }
 
     /// As [`read`](Self::read), of blocks that are open.
@@ -106,7 +106,7 @@ impl Past {
     pub fn of(
         blocks: &ChainBlocks,
         height: u32,
-        threads: usize,
+        helpers: &Helpers,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Self, PastError> {
@@ -115,7 +115,7 @@ impl Past {
             tip: Tip { hash, height },
             spent: BTreeMap::new(),
         };
-        past.add_spent(blocks, threads, stop, observer)?;
+        past.add_spent(blocks, helpers, stop, observer)?;
         past.add_overwritten(blocks)?;
         Ok(past)
     }
@@ -123,39 +123,25 @@ impl Past {
     fn add_spent(
         &mut self,
         blocks: &ChainBlocks,
-        threads: usize,
+        helpers: &Helpers,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<(), PastError> {
         let (bottom, top) = (self.tip.height, blocks.height());
-        let next = AtomicU32::new(bottom + 1);
-        std::thread::scope(|scope| {
-            let (sender, results) = channel();
-            for _ in 0..threads.clamp(1, (top - bottom).max(1) as usize) {
-                let (sender, next) = (sender.clone(), &next);
-                scope.spawn(move || {
-                    loop {
-                        let height = next.fetch_add(1, Ordering::Relaxed);
-                        if height > top || stop.load(Ordering::Relaxed) {
-                            return;
-                        }
-                        // Nobody listens any more after an error.
-                        if sender.send(spent_from_below(blocks, height, bottom)).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-            drop(sender);
-            for (number, spent) in (1u32..).zip(results) {
-                self.spent.extend(spent?);
-                observer.looking_back(number, top - bottom);
-            }
-            if stop.load(Ordering::Relaxed) {
-                return Err(PastError::Stopped);
-            }
-            Ok(())
-        })
+        let heights = (bottom + 1..=top).take_while(|_| !stop.load(Ordering::Relaxed));
+        let read = |height| spent_from_below(blocks, height, bottom);
+        let mut done = 0;
+        helpers.in_order(heights, read, |spent| {
+            self.spent.extend(spent?);
+            done += 1;
+            observer.looking_back(done, top - bottom);
+            Ok::<(), PastError>(())
+        })?;
+        // The heights end early then, as if there were no more.
+        if stop.load(Ordering::Relaxed) {
+            return Err(PastError::Stopped);
+        }
+        Ok(())
     }
 
     /// Two coinbases of the main network repeat older ones, whose coins were there still. Undo data

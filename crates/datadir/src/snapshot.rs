@@ -1,6 +1,5 @@
 //! Snapshots: the UTXO set of a data directory to a file, and the coins of a file to a new store.
 
-use crate::batches::memory_of;
 use crate::error::file_error;
 use crate::store_file::{make_store, remove_store};
 use crate::utxo_set::UtxoSet;
@@ -13,6 +12,7 @@ use blockmill_coins::{
     Before, Change, Changes, CoinRef, CoinStore, LastCommit, SnapshotError, SnapshotReader, StatsBuilder, StoreError,
     Tip, UtxoStats, stream_snapshot, write_snapshot,
 };
+use blockmill_pool::Helpers;
 use std::io::{Read, Write};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -176,8 +176,8 @@ pub struct NewStore<'a> {
     pub path: &'a Path,
     /// The chain that it belongs to.
     pub network: &'a str,
-    /// Threads that prepare a flush.
-    pub threads: usize,
+    /// The threads that help to prepare a flush.
+    pub helpers: Helpers,
     /// The block that the snapshot is of.
     pub tip: Tip,
     /// Set by the caller to end early.
@@ -228,7 +228,7 @@ impl NewStore<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Option<(UtxoStats, Option<LastCommit>)>, SnapshotError> {
         remove_store(&**self.disk, self.path)?;
-        let store = make_store(self.disk, self.path, self.network, self.threads)?;
+        let store = make_store(self.disk, self.path, self.network, self.helpers.clone())?;
         let (sender, batches) = sync_channel::<NewCoins>(1);
         let tip = &self.tip;
         std::thread::scope(|scope| {
@@ -266,7 +266,7 @@ impl NewStore<'_> {
         while let Some(entry) = coins.next() {
             let (outpoint, coin) = entry?;
             stats.add(&outpoint, &coin);
-            bytes += memory_of(&coin);
+            bytes += size_of::<(OutPoint, Coin)>() + coin.script_pubkey.len();
             batch.push((outpoint, coin));
             count += 1;
             if count % COINS_PER_LOOK == 0 {

@@ -12,17 +12,17 @@ use blockmill_store_log::{LogOptions, LogStore};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens the store of a data directory, or makes it. `threads` prepare a flush.
+/// Opens the store of a data directory, or makes it. `helpers` help to prepare a flush.
 ///
 /// # Errors
 /// [`OpenError::Damaged`] where it is lost, else [`OpenError::Store`].
-pub fn open_store(directory: &DataDir, threads: usize) -> Result<Arc<dyn CoinStore>, OpenError> {
+pub fn open_store(directory: &DataDir, helpers: Helpers) -> Result<Arc<dyn CoinStore>, OpenError> {
     finish_load(directory)?;
     has_store_if_not_lost(directory.path())?;
     remove_store(&**directory.disk(), &directory.file(LOADING_FOLDER))?;
     let path = directory.file(STORE_FOLDER);
     let network = directory.chain_id().text();
-    let store = make_store(directory.disk(), &path, &network, threads)?;
+    let store = make_store(directory.disk(), &path, &network, helpers)?;
     let marked = MarkedStore::new(store, Arc::clone(directory.disk()), directory.file(COMMIT_FILE))?;
     Ok(Arc::new(marked))
 }
@@ -65,17 +65,16 @@ pub(crate) fn make_store(
     disk: &Arc<dyn Disk>,
     path: &Path,
     network: &str,
-    threads: usize,
+    helpers: Helpers,
 ) -> Result<LogStore, StoreError> {
-    LogStore::open_on(Arc::clone(disk), path, network, log_options(threads)?)
+    LogStore::open_on(Arc::clone(disk), path, network, log_options(helpers))
 }
 
-fn log_options(threads: usize) -> Result<LogOptions, StoreError> {
-    let helpers = Helpers::start(threads).map_err(|error| StoreError::Backend(error.to_string()))?;
-    Ok(LogOptions {
+fn log_options(helpers: Helpers) -> LogOptions {
+    LogOptions {
         helpers,
         ..LogOptions::default()
-    })
+    }
 }
 
 /// Removes a store into which a snapshot was loaded. Nobody else loads one: the directory is
@@ -89,6 +88,6 @@ pub fn remove_store(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
 }
 
 /// Opens a store to read it: no file is changed.
-pub(crate) fn open_to_read(path: &Path, network: &str, threads: usize) -> Result<LogStore, StoreError> {
-    LogStore::open_to_read(path, Some(network), log_options(threads)?)
+pub(crate) fn open_to_read(path: &Path, network: &str, helpers: Helpers) -> Result<LogStore, StoreError> {
+    LogStore::open_to_read(path, Some(network), log_options(helpers))
 }

@@ -12,6 +12,7 @@ use blockmill_chain::chain_blocks::ChainBlocks;
 use blockmill_chain::report::events::Older;
 use blockmill_chain::report::observer::Observer;
 use blockmill_coins::{CoinIterator, CoinStore, LastCommit, MemoryStore, StoreError, Tip};
+use blockmill_pool::Helpers;
 use blockmill_store_log::Lookup;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub struct UtxoSet {
     directory: DataDir,
     tip: Tip,
     older: Option<Older>,
-    threads: usize,
+    helpers: Helpers,
     /// None for the set as it is.
     past: Option<Past>,
 }
@@ -58,12 +59,13 @@ impl UtxoSet {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(path: &Path, threads: usize, reach: Reach) -> Result<Self, OpenError> {
+        let helpers = Helpers::start(threads).map_err(OpenError::Threads)?;
         let opened = open(path, reach, |directory, _| {
             let Some(name) = store_to_read(directory)? else {
                 return Ok((Arc::new(MemoryStore::default()) as Arc<dyn CoinStore>, None));
             };
             let network = directory.chain_id().text();
-            let store = open_to_read(&directory.file(name), &network, threads)?;
+            let store = open_to_read(&directory.file(name), &network, helpers.clone())?;
             let commit = store.last_commit()?;
             Ok((Arc::new(store), commit))
         })?;
@@ -74,7 +76,7 @@ impl UtxoSet {
             tip,
             older: opened.older,
             directory,
-            threads,
+            helpers,
             past: None,
         })
     }
@@ -101,7 +103,14 @@ impl UtxoSet {
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Self, PastError> {
-        let past = Past::read(&self.directory, &self.tip, earlier.into(), self.threads, stop, observer)?;
+        let past = Past::read(
+            &self.directory,
+            &self.tip,
+            earlier.into(),
+            &self.helpers,
+            stop,
+            observer,
+        )?;
         Ok(Self {
             past: Some(past),
             ..self
@@ -136,7 +145,7 @@ impl UtxoSet {
         convert: &(dyn Fn(Batch) -> Result<T, E> + Sync),
         take: &mut dyn FnMut(T) -> Result<(), E>,
     ) -> Result<(), E> {
-        batches::for_each(&*self.store, self.past.as_ref(), self.threads, convert, take)
+        batches::for_each(&*self.store, self.past.as_ref(), &self.helpers, convert, take)
     }
 
     /// The block after which the set is as it is; the genesis block where nothing was connected.
@@ -263,7 +272,8 @@ impl CoinLookup {
     ) -> Result<Self, PastError> {
         let tip = self.coins.as_ref().and_then(Lookup::tip);
         let tip = tip.unwrap_or_else(|| self.directory.genesis());
-        let past = Past::read(&self.directory, &tip, earlier.into(), threads, stop, observer)?;
+        let helpers = Helpers::start(threads).map_err(OpenError::Threads)?;
+        let past = Past::read(&self.directory, &tip, earlier.into(), &helpers, stop, observer)?;
         Ok(Self {
             past: Some(past),
             ..self

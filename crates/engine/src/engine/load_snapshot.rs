@@ -212,7 +212,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             disk: &disk,
             path: &loading,
             network: &directory.chain_id().text(),
-            threads: self.threads,
+            helpers: self.pipeline.flush_helpers(),
             tip,
             stop: self.pipeline.stop(),
             bytes,

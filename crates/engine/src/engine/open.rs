@@ -5,7 +5,7 @@ use crate::engine::internals::Internals;
 use crate::engine::options::Options;
 use crate::pipeline::fetch::FetchMode;
 use crate::pipeline::flush::FlushMode;
-use crate::pipeline::state::{Concurrency, Limits, Pipeline, ScriptOptions, Settings};
+use crate::pipeline::state::{Concurrency, Limits, Pipeline, ScriptOptions, Settings, flush_helpers, start_threads};
 use crate::pipeline::windows::Windows;
 use crate::report::telemetry::Telemetry;
 use crate::report::trace::{Trace, TracedStore};
@@ -105,9 +105,10 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
     pub fn open(self, verifier: V) -> Result<Engine<V>, OpenError> {
         let mut directory = DataDir::open_on(self.disk, &self.path, self.chain_id.as_ref())?;
         let options = self.options;
+        let thread_pool = start_threads(options.threads).map_err(OpenError::Threads)?;
         let store = match self.store {
             Some(store) => store,
-            None => open_store(&directory, options.threads)?,
+            None => open_store(&directory, flush_helpers(&thread_pool))?,
         };
         if directory.snapshot().is_some() && store.tip()?.is_none() {
             // Loading a snapshot was cut off before its last step.
@@ -127,7 +128,6 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
         let without = internals.without;
         let full = Concurrency::FULL;
         let settings = Settings {
-            threads: options.threads,
             readers: options.readers,
             cache_bytes: options.cache_bytes_max,
             limits: Limits {
@@ -164,14 +164,12 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
                 FlushMode::Background
             },
         };
-        let pipeline =
-            Pipeline::new(settings, &chain, headers_path, store, verifier, &trace).map_err(OpenError::Threads)?;
+        let pipeline = Pipeline::new(settings, &chain, headers_path, thread_pool, store, verifier, &trace);
         let mut engine = Engine {
             pipeline,
             chain,
             data,
             telemetry: Telemetry::new(trace),
-            threads: options.threads,
         };
         engine.import_submitted()?;
         Ok(engine)

@@ -9,6 +9,7 @@ use blockmill_coins::{CoinStore, MemoryStore};
 use blockmill_datadir::DataDir;
 use blockmill_datadir::past::Past;
 use blockmill_kernel::KernelVerifier;
+use blockmill_pool::Helpers;
 use blockmill_rules::Params;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -204,7 +205,7 @@ fn take_back_repeated_coinbase(windows: Option<WindowSizes>) {
             params.bip30_overwritten = Box::leak(overwritten.into());
             let blocks = directory.blocks_with(&tip, params.clone()).unwrap();
             for (height, expected) in [(2, Some(2)), (1, then), (0, None)] {
-                let past = Past::of(&blocks, height, 1, &AtomicBool::new(false), &mut ()).unwrap();
+                let past = Past::of(&blocks, height, &Helpers::default(), &AtomicBool::new(false), &mut ()).unwrap();
                 let coin = past.coin(outpoint, now.clone());
                 assert_eq!(coin.map(|coin| coin.height), expected);
             }

@@ -19,7 +19,7 @@ use blockmill_checks::check_pool::CheckPool;
 use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, StoreError};
 use blockmill_datadir::state::DataState;
 use blockmill_fetch::{Fetcher, Options as FetchOptions};
-use blockmill_pool::{ThreadPool, ThreadPoolOptions};
+use blockmill_pool::{Helpers, ThreadPool, ThreadPoolOptions};
 use blockmill_rules::ScriptVerifier;
 use blockmill_workqueue::{Help, Options as WorkQueueOptions, WorkQueue};
 use std::ops::RangeInclusive;
@@ -39,6 +39,10 @@ const CHECK_PRIORITY: u32 = 1;
 
 /// Blocks are loaded when there are no checks.
 const LOAD_PRIORITY: u32 = 2;
+
+/// A flush goes on by itself: its thread prepares what no worker has begun. When it falls back, the
+/// master waits, and soon the workers have nothing else to do.
+const FLUSH_PRIORITY: u32 = 3;
 
 /// The master loads blocks only when it can do nothing else.
 const LOADING: WorkQueueOptions = WorkQueueOptions {
@@ -118,10 +122,25 @@ pub(crate) struct Run<'a> {
     pub(crate) reporter: Reporter<'a>,
 }
 
+/// Starts the threads that validate and prepare flushes: with the caller's, `threads` of them.
+///
+/// # Errors
+/// The system's, where it makes no more threads.
+pub(crate) fn start_threads(threads: usize) -> std::io::Result<ThreadPool> {
+    ThreadPool::new(&ThreadPoolOptions {
+        name: "worker".to_owned(),
+        scope_priority: WINDOW_PRIORITY,
+        ..ThreadPoolOptions::workers(threads.saturating_sub(1))
+    })
+}
+
+/// These threads as helpers of a store.
+pub(crate) fn flush_helpers(thread_pool: &ThreadPool) -> Helpers {
+    thread_pool.helpers(FLUSH_PRIORITY)
+}
+
 /// How a pipeline is to work.
 pub(crate) struct Settings {
-    /// Threads that validate, the caller's included.
-    pub(crate) threads: usize,
     /// Threads beside them that read coins, when reads of the store block.
     pub(crate) readers: usize,
     /// Memory of the coins cache.
@@ -138,23 +157,16 @@ pub(crate) struct Settings {
 impl<V: ScriptVerifier + 'static> Pipeline<V> {
     /// A pipeline over `store` for the blocks of `chain`. Reports name `headers_path` for a block
     /// that no file has.
-    ///
-    /// # Errors
-    /// The system's, where it makes no more threads.
     pub(crate) fn new(
         settings: Settings,
         chain: &ChainState,
         headers_path: PathBuf,
+        thread_pool: ThreadPool,
         store: Arc<dyn CoinStore>,
         verifier: V,
         trace: &Trace,
-    ) -> std::io::Result<Self> {
+    ) -> Self {
         let verifier = Arc::new(verifier);
-        let thread_pool = ThreadPool::new(&ThreadPoolOptions {
-            name: "worker".to_owned(),
-            scope_priority: WINDOW_PRIORITY,
-            ..ThreadPoolOptions::workers(settings.threads.saturating_sub(1))
-        })?;
         let checks = CheckPool::with_record(Arc::clone(&verifier), &thread_pool, CHECK_PRIORITY, trace.of_checks());
         let params = chain.index().params().clone();
         let files = chain.files().clone();
@@ -169,7 +181,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
             coins_bytes_max: Fetching::coins_bytes_max(&cache),
         };
         let fetcher = Fetcher::new(&thread_pool, FETCH_PRIORITY, store, cache.flush_clock(), &readers);
-        Ok(Self {
+        Self {
             limits: settings.limits,
             scripts: settings.scripts,
             concurrency: settings.concurrency,
@@ -182,7 +194,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
             in_flight: InFlightBlocks::default(),
             flusher: Flusher::new(settings.flush_interval, settings.flush_mode),
             thread_pool,
-        })
+        }
     }
 
     /// Whether a run is to end where the tip is.
@@ -211,6 +223,11 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     /// The coins at the tip, while no run goes on.
     pub(crate) fn coins(&self) -> &CoinsCache {
         &self.cache
+    }
+
+    /// The threads of the pipeline as helpers of a store.
+    pub(crate) fn flush_helpers(&self) -> Helpers {
+        flush_helpers(&self.thread_pool)
     }
 
     /// What loads blocks.

@@ -64,7 +64,7 @@ fn a_stop_in_the_middle_of_the_coins_is_told() {
         script_pubkey: [0x51].into(),
     };
     let fill = |height| {
-        let store = open_store(&DataDir::open(&data, None).unwrap(), 1).unwrap();
+        let store = open_store(&DataDir::open(&data, None).unwrap(), Default::default()).unwrap();
         let tip = store.tip().unwrap().unwrap();
         let changes = (0..50_000).map(|vout| {
             let outpoint = OutPoint {

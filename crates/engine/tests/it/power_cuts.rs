@@ -69,7 +69,7 @@ fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<CoreEng
     let verifier = verifier(options.signatures);
     // One thread for the store, whatever the engine has: its steps have one order.
     let directory = DataDir::open_on(Arc::clone(&disk), data, Some(&regtest()))?;
-    let store = store_file::open_store(&directory, 1)?;
+    let store = store_file::open_store(&directory, Default::default())?;
     drop(directory);
     let builder = builder(data).disk(disk).store(store);
     Ok(builder.options(options).open(verifier)?)

@@ -115,7 +115,7 @@ fn a_mark_is_of_one_set() {
     let data = directories.connect("data", 140);
     is(&audit(&data).ends_with(0).json(), "proved", &[]);
     let directory = DataDir::open(&data, None).unwrap();
-    let opened = open_store(&directory, 1).unwrap();
+    let opened = open_store(&directory, Default::default()).unwrap();
     let (outpoint, mut coin) = opened.coins().unwrap().next().unwrap().unwrap();
     coin.value += 1;
     let tip = opened.tip().unwrap().unwrap();
