@@ -1,8 +1,9 @@
 //! A handle through which callers give jobs to a pool.
 
+use crate::handle::WorkSourceHandle;
 use crate::jobs::{Job, Jobs};
-use crate::pool::{Shared, ThreadPool, ThreadPoolOptions};
-use crate::work_source::WorkSourceHandle;
+use crate::threads::{ThreadPoolOptions, Threads};
+use crate::worker::Shared;
 use std::io;
 use std::sync::Arc;
 
@@ -34,27 +35,27 @@ use std::sync::Arc;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Helpers {
+    /// Threads that serve nothing else. They end before the queue of jobs goes.
+    own_threads: Option<Arc<Threads>>,
     jobs: Arc<Jobs>,
     handle: Arc<WorkSourceHandle>,
-    /// The pool, if it serves nothing else.
-    own_pool: Option<Arc<ThreadPool>>,
 }
 
 impl Default for Helpers {
     /// No helpers.
     fn default() -> Self {
-        Self::new(&Arc::new(Shared::new(&ThreadPoolOptions::workers(0))), 0)
+        Self::new(&Arc::new(Shared::new(0, 0)), 0)
     }
 }
 
 impl Helpers {
     pub(crate) fn new(shared: &Arc<Shared>, priority: u32) -> Self {
         let jobs = Arc::new(Jobs::default());
-        let handle = shared.register(priority, Arc::<Jobs>::clone(&jobs));
+        let handle = WorkSourceHandle::new(shared, priority, Arc::<Jobs>::clone(&jobs));
         Self {
+            own_threads: None,
             jobs,
             handle: Arc::new(handle),
-            own_pool: None,
         }
     }
 
@@ -70,11 +71,9 @@ impl Helpers {
             cores: threads,
             ..ThreadPoolOptions::workers(threads.saturating_sub(1))
         };
-        let pool = ThreadPool::new(&options)?;
-        // The pool goes with the last clone of the handle. Its own handle must not hold it, or it
-        // would never go.
-        let mut helpers = pool.default_helpers().clone();
-        helpers.own_pool = Some(Arc::new(pool));
+        let threads = Threads::start(&options)?;
+        let mut helpers = Self::new(threads.shared(), options.scope_priority);
+        helpers.own_threads = Some(Arc::new(threads));
         Ok(helpers)
     }
 

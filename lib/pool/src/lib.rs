@@ -80,24 +80,33 @@
 //!
 //! # Modules
 //!
-//! In reading order:
-//! - `work_source`: sources of work, and their registration in a pool;
-//! - `pool`: the threads;
-//! - `sleep`: which of them are awake;
+//! Each uses only those before it in this list:
+//! - `work_source`: what a pool asks of a source of work;
+//! - `sleep`: which workers are awake;
+//! - `worker`: the list of work sources, and the workers that serve them;
+//! - `handle`: registration of work sources and producers;
+//! - `threads`: the threads of a pool start and end;
 //! - `jobs`: the queue of jobs;
 //! - `helpers`: a handle through which callers give jobs of one priority;
 //! - `scope`: jobs that borrow;
 //! - `spawn`: jobs that own what they use, and pairs of jobs;
-//! - `in_order`: work on many items, and results in the order of the items.
+//! - `in_order`: work on many items, and results in the order of the items;
+//! - `pool`: the pool, with all of these.
 
 #[cfg(not(blockmill_loom))]
 mod work_source;
 
-#[cfg(not(blockmill_loom))]
-mod pool;
-
 #[cfg_attr(blockmill_loom, expect(dead_code, reason = "models use a part of it"))]
 mod sleep;
+
+#[cfg(not(blockmill_loom))]
+mod worker;
+
+#[cfg(not(blockmill_loom))]
+mod handle;
+
+#[cfg(not(blockmill_loom))]
+mod threads;
 
 #[cfg(not(blockmill_loom))]
 mod jobs;
@@ -114,17 +123,26 @@ mod spawn;
 #[cfg(not(blockmill_loom))]
 mod in_order;
 
+#[cfg(not(blockmill_loom))]
+mod pool;
+
 pub use blockmill_sync::{Panic, contain};
+#[cfg(not(blockmill_loom))]
+pub use handle::{Producer, WorkSourceHandle};
 #[cfg(not(blockmill_loom))]
 pub use helpers::Helpers;
 #[cfg(not(blockmill_loom))]
-pub use pool::{AWAKE_FOR, ThreadPool, ThreadPoolOptions};
+pub use pool::ThreadPool;
 #[cfg(not(blockmill_loom))]
 pub use scope::Scope;
 #[cfg(not(blockmill_loom))]
 pub use spawn::JoinHandle;
 #[cfg(not(blockmill_loom))]
-pub use work_source::{Producer, WorkSource, WorkSourceHandle};
+pub use threads::ThreadPoolOptions;
+#[cfg(not(blockmill_loom))]
+pub use work_source::WorkSource;
+#[cfg(not(blockmill_loom))]
+pub use worker::AWAKE_FOR;
 
 #[cfg(all(test, blockmill_loom))]
 mod tests;

@@ -1,60 +1,13 @@
-//! The threads of a pool.
+//! The pool, which joins everything below.
 
+use crate::handle::WorkSourceHandle;
 use crate::helpers::Helpers;
 use crate::scope::Scope;
-use crate::sleep::{Found, Sleep};
 use crate::spawn::JoinHandle;
-use crate::work_source::{WorkSource, WorkSourceHandle};
-use blockmill_sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use blockmill_sync::contain::{AbortOnUnwind, contain};
-use blockmill_sync::{Backoff, CachePadded, Mutex};
+use crate::threads::{ThreadPoolOptions, Threads};
+use crate::work_source::WorkSource;
 use std::io;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// Time for which an idle worker stays awake before it parks, while there are producers.
-pub const AWAKE_FOR: Duration = Duration::from_micros(200);
-
-/// Options of a [`ThreadPool`].
-#[derive(Debug, Clone)]
-pub struct ThreadPoolOptions {
-    /// Number of threads to start, fewer than 65,536. With 0, only scopes run work.
-    pub workers: usize,
-    /// Number of cores for workers and producers together. [`notify`](WorkSourceHandle::notify)
-    /// wakes a worker only while fewer than `cores` less the number of producers are awake, but
-    /// always one.
-    pub cores: usize,
-    /// Prefix of the thread names: worker 3 is `NAME-3`. The system may cut names to 15 bytes.
-    pub name: String,
-    /// Priority of the jobs of [`scope`](ThreadPool::scope), among those of the work sources. At
-    /// equal numbers jobs come first.
-    pub scope_priority: u32,
-}
-
-impl Default for ThreadPoolOptions {
-    /// One worker for each core but one, which is left to the caller. The thread names begin with
-    /// "pool", and jobs of scopes come last.
-    fn default() -> Self {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            workers: cores - 1,
-            cores,
-            name: "pool".to_owned(),
-            scope_priority: u32::MAX,
-        }
-    }
-}
-
-impl ThreadPoolOptions {
-    /// The default options with another number of workers.
-    pub fn workers(workers: usize) -> Self {
-        Self {
-            workers,
-            ..Self::default()
-        }
-    }
-}
 
 /// A pool of worker threads.
 ///
@@ -62,41 +15,9 @@ impl ThreadPoolOptions {
 /// worker drops its own pool. Units that no worker has begun stay with their work sources.
 #[derive(Debug)]
 pub struct ThreadPool {
-    shared: Arc<Shared>,
-    threads: Vec<thread::JoinHandle<()>>,
+    threads: Threads,
     /// For jobs that are given to the pool itself.
     helpers: Helpers,
-}
-
-/// State that the threads of a pool share with the handles of its work sources.
-pub(crate) struct Shared {
-    sleep: Sleep,
-    cores: u32,
-    /// Number of producers.
-    producers: CachePadded<AtomicU32>,
-    /// Number of changes of the list of work sources. The highest bit is `SHUTDOWN`.
-    version: CachePadded<AtomicU64>,
-    sources: Mutex<Vec<Registered>>,
-}
-
-const SHUTDOWN: u64 = 1 << 63;
-
-/// A work source in the list. The list is in order of priority.
-#[derive(Clone)]
-struct Registered {
-    priority: u32,
-    id: u64,
-    source: Arc<dyn WorkSource>,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Shared")
-            .field("sleep", &self.sleep)
-            .field("producers", &self.producers)
-            .finish_non_exhaustive()
-    }
 }
 
 impl ThreadPool {
@@ -108,53 +29,33 @@ impl ThreadPool {
     /// # Panics
     /// If `options.workers` is 65,536 or more.
     pub fn new(options: &ThreadPoolOptions) -> io::Result<Self> {
-        let shared = Arc::new(Shared::new(options));
-        let helpers = Helpers::new(&shared, options.scope_priority);
-        let mut pool = Self {
-            shared,
-            threads: Vec::with_capacity(options.workers),
-            helpers,
-        };
-        // If a thread cannot be started, the drop of `pool` ends those that were.
-        for worker in 0..options.workers {
-            let shared = Arc::clone(&pool.shared);
-            let thread = thread::Builder::new()
-                .name(format!("{}-{worker}", options.name))
-                .spawn(move || {
-                    let guard = AbortOnUnwind("a work source panicked outside of its units of work");
-                    Worker::new(&shared, worker).run();
-                    guard.disarm();
-                })?;
-            pool.threads.push(thread);
-        }
-        Ok(pool)
+        let threads = Threads::start(options)?;
+        Ok(Self {
+            helpers: Helpers::new(threads.shared(), options.scope_priority),
+            threads,
+        })
     }
 
     /// Number of workers.
     pub fn workers(&self) -> usize {
-        self.threads.len()
+        self.threads.shared().workers()
     }
 
     /// Number of workers that are awake at this moment. For diagnosis.
     pub fn awake(&self) -> usize {
-        self.shared.sleep.awake() as usize
+        self.threads.shared().awake()
     }
 
     /// Registers a work source. Workers serve the work source of the lowest priority number first,
     /// and among equal numbers the one that was registered first. Jobs of [`scope`](Self::scope)
     /// have a priority of their own ([`ThreadPoolOptions::scope_priority`]).
     pub fn register(&self, priority: u32, source: Arc<dyn WorkSource>) -> WorkSourceHandle {
-        self.shared.register(priority, source)
+        WorkSourceHandle::new(self.threads.shared(), priority, source)
     }
 
     /// The workers as helpers with jobs of this priority among the work sources.
     pub fn helpers(&self, priority: u32) -> Helpers {
-        Helpers::new(&self.shared, priority)
-    }
-
-    /// The helpers with jobs of [`scope_priority`](ThreadPoolOptions::scope_priority).
-    pub(crate) fn default_helpers(&self) -> &Helpers {
-        &self.helpers
+        Helpers::new(self.threads.shared(), priority)
     }
 
     /// [`Helpers::scope`].
@@ -195,245 +96,5 @@ impl ThreadPool {
         take: impl FnMut(T) -> Result<(), E>,
     ) -> Result<(), E> {
         self.helpers.in_order(items, convert, take)
-    }
-}
-
-impl Drop for ThreadPool {
-    fn drop(&mut self) {
-        self.shared.version.fetch_or(SHUTDOWN, Ordering::Release);
-        // After the bit: a worker that wakes, or that is about to park, must find it.
-        self.shared.sleep.wake_all();
-        for thread in self.threads.drain(..) {
-            if thread.thread().id() == thread::current().id() {
-                // A unit of work drops its own pool. Its worker ends after that unit.
-                continue;
-            }
-            // A worker thread does not panic: it catches the panics of its units.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Shared {
-    pub(crate) fn new(options: &ThreadPoolOptions) -> Self {
-        Self {
-            sleep: Sleep::new(options.workers),
-            cores: u32::try_from(options.cores).unwrap_or(u32::MAX),
-            producers: CachePadded::new(AtomicU32::new(0)),
-            version: CachePadded::new(AtomicU64::new(0)),
-            sources: Mutex::new(Vec::new()),
-        }
-    }
-
-    pub(crate) fn register(self: &Arc<Self>, priority: u32, source: Arc<dyn WorkSource>) -> WorkSourceHandle {
-        let mut sources = self.sources.lock();
-        // Release: pairs with the Acquire in `Worker::refresh_sources`.
-        let id = self.version.fetch_add(1, Ordering::Release);
-        // After all of the same priority: those that came first are served first.
-        let index = sources.partition_point(|other| other.priority <= priority);
-        sources.insert(index, Registered { priority, id, source });
-        drop(sources);
-        // The work source may have work already.
-        self.sleep.wake_all();
-        WorkSourceHandle::new(Arc::clone(self), id)
-    }
-
-    pub(crate) fn unregister(&self, id: u64) {
-        let mut sources = self.sources.lock();
-        let index = sources.iter().position(|other| other.id == id);
-        let removed = index.map(|index| sources.remove(index));
-        self.version.fetch_add(1, Ordering::Release);
-        drop(sources);
-        // Parked workers must drop their references too.
-        self.sleep.wake_all();
-        // After the unlock: the work source may own another handle of this pool.
-        drop(removed);
-    }
-
-    #[inline]
-    pub(crate) fn notify(&self) {
-        self.sleep.notify(|| self.awake_max());
-    }
-
-    /// Largest number of workers that there are cores for, at least 1.
-    fn awake_max(&self) -> u32 {
-        // At least one, or work would wait until a producer has nothing to do.
-        self.cores.saturating_sub(self.producers.load(Ordering::Relaxed)).max(1)
-    }
-
-    pub(crate) fn register_producer(&self) {
-        self.producers.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn unregister_producer(&self) {
-        self.producers.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_served(&self) -> bool {
-        self.workers() > 0 && self.version.load(Ordering::Relaxed) & SHUTDOWN == 0
-    }
-
-    pub(crate) fn workers(&self) -> usize {
-        self.sleep.workers()
-    }
-}
-
-/// The private state of a worker.
-struct Worker<'a> {
-    shared: &'a Shared,
-    index: usize,
-    /// Copy of the list of work sources, and the version of that list.
-    sources: Vec<Registered>,
-    version: u64,
-}
-
-impl<'a> Worker<'a> {
-    fn new(shared: &'a Shared, index: usize) -> Self {
-        Self {
-            shared,
-            index,
-            sources: Vec::new(),
-            version: u64::MAX,
-        }
-    }
-
-    /// Serves the work sources until the pool shuts down. The worker counts as searching whenever
-    /// it runs no work.
-    fn run(mut self) {
-        let mut idle = Idle::default();
-        while self.refresh_sources() {
-            if let Some(source) = self.first_pending() {
-                // Work came, so more may come soon: the patience begins anew.
-                idle = Idle::default();
-                self.serve_until_idle(source);
-            } else if !idle.stay_awake(self.shared) {
-                let (shared, version) = (self.shared, self.version);
-                let _ = shared.sleep.park(self.index, || {
-                    shared.version.load(Ordering::Relaxed) != version || self.first_pending().is_some()
-                });
-                idle = Idle::default();
-            }
-        }
-    }
-
-    /// Copies the list of work sources if it has changed. Returns false if the pool shuts down.
-    #[inline]
-    fn refresh_sources(&mut self) -> bool {
-        let version = self.shared.version.load(Ordering::Acquire);
-        if version != self.version {
-            if version & SHUTDOWN != 0 {
-                return false;
-            }
-            let sources = self.shared.sources.lock();
-            // Under the lock, so that version and list belong together. Without the bit, which the
-            // next call must still notice.
-            self.version = self.shared.version.load(Ordering::Relaxed) & !SHUTDOWN;
-            let list = sources.clone();
-            drop(sources);
-            // After the unlock: dropping the old list may drop a work source, which may own another
-            // handle of this pool.
-            self.sources = list;
-        }
-        true
-    }
-
-    /// Index of the first work source that has work.
-    #[inline]
-    fn first_pending(&self) -> Option<usize> {
-        self.sources
-            .iter()
-            .position(|registered| registered.source.pending() > 0)
-    }
-
-    /// Serves work source `first`, then the others, until none has work.
-    fn serve_until_idle(&mut self, first: usize) {
-        let found = self.shared.sleep.found_work();
-        // Before the unit runs: it may take long, and nobody else searches.
-        if found == Found::LastSearcher && self.has_more_work(first) {
-            self.shared.notify();
-        }
-        let mut next = Some(first);
-        while let Some(source) = next {
-            let source = &self.sources[source].source;
-            if let Err(panic) = contain(|| source.serve(self.index)) {
-                source.panicked(panic);
-            }
-            // The list may have lost the source that is served here.
-            if self.shared.version.load(Ordering::Relaxed) != self.version {
-                break;
-            }
-            next = self.first_pending();
-        }
-        self.shared.sleep.search();
-    }
-
-    /// Whether there is more work than the unit that this worker found at work source `first`. The
-    /// work sources before `first` count too: they may have work since the search passed them, and
-    /// its producer may have relied on this worker.
-    fn has_more_work(&self, first: usize) -> bool {
-        let mut sources = self.sources.iter().enumerate();
-        sources.any(|(index, registered)| registered.source.pending() > usize::from(index == first))
-    }
-}
-
-/// A worker's idle time.
-#[derive(Default)]
-struct Idle {
-    backoff: Option<Backoff>,
-    since: Option<Instant>,
-}
-
-impl Idle {
-    /// Spins or yields for a while. Returns false if the worker should park.
-    fn stay_awake(&mut self, shared: &Shared) -> bool {
-        // The first microseconds cost no look at the clock.
-        if self.backoff.get_or_insert_default().snooze() {
-            return true;
-        }
-        let producers = shared.producers.load(Ordering::Relaxed);
-        if producers == 0 || producers >= shared.cores || shared.sleep.awake() > shared.awake_max() {
-            // There are no producers, or they need the core.
-            return false;
-        }
-        if self.since.get_or_insert_with(Instant::now).elapsed() > AWAKE_FOR {
-            return false;
-        }
-        self.backoff = Some(Backoff::after_wake());
-        true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use blockmill_sync::Panic;
-
-    struct Pending(usize);
-
-    impl WorkSource for Pending {
-        fn pending(&self) -> usize {
-            self.0
-        }
-        fn serve(&self, _worker: usize) {}
-        fn panicked(&self, _panic: Panic) {}
-    }
-
-    /// A work source of higher priority may get work after the search has passed it.
-    #[test]
-    fn more_work_is_found_at_every_work_source() {
-        let pool = ThreadPool::new(&ThreadPoolOptions::workers(0)).unwrap();
-        for (pending, first, more) in [
-            ([0, 1, 0], 1, false),
-            ([0, 2, 0], 1, true),
-            ([0, 1, 1], 1, true),
-            ([1, 1, 0], 1, true),
-            ([1, 0, 0], 0, false),
-        ] {
-            let handles = pending.map(|units| pool.register(0, Arc::new(Pending(units))));
-            let mut worker = Worker::new(&pool.shared, 0);
-            assert!(worker.refresh_sources());
-            assert_eq!(worker.has_more_work(first), more, "{pending:?}");
-            drop(handles);
-        }
     }
 }

@@ -43,17 +43,25 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! # Modules, in reading order
+//! # Modules
+//!
+//! Each uses only those before it in this list:
 //!
 //! - `slot_ring`: the slots, the words that say who owns them, and the argument for both;
 //! - `notifier`: waking a requester that sleeps;
+//! - `options`: numbers of workers and slots;
+//! - `handler`: the work to do on a job;
 //! - `requester_queue`: what a requester shares with the workers;
-//! - `requester`: submission and collection;
+//! - `dispatcher`: the queue as a work source of a pool;
+//! - `results`: what submission and collection return;
 //! - `order`: the order of a requester's jobs;
-//! - `results`: what a requester collects;
-//! - `queue`: the handler, the queue, and the queue as a work source of a pool;
-//! - `options`: numbers of workers and slots.
+//! - `requester`: submission and collection;
+//! - `queue`: the queue.
 
+#[cfg(not(blockmill_loom))]
+mod dispatcher;
+#[cfg(not(blockmill_loom))]
+mod handler;
 #[cfg(not(blockmill_loom))]
 mod queue;
 
@@ -75,13 +83,15 @@ mod notifier;
 mod slot_ring;
 
 #[cfg(not(blockmill_loom))]
+pub use handler::{FnHandler, Handler, handler};
+#[cfg(not(blockmill_loom))]
 pub use options::{Help, Options};
 #[cfg(not(blockmill_loom))]
-pub use queue::{FnHandler, Handler, WorkQueue, handler};
+pub use queue::WorkQueue;
 #[cfg(not(blockmill_loom))]
-pub use requester::Requester;
+pub use requester::{Done, Requester};
 #[cfg(not(blockmill_loom))]
-pub use results::{Done, Full, Panicked, Ticket};
+pub use results::{Full, Panicked, Ticket};
 
 #[cfg(all(test, blockmill_loom))]
 mod tests;

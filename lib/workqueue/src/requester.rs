@@ -1,4 +1,5 @@
-//! The requester's side: submission and collection. `work` has what happens in between.
+//! The requester's side: submission and collection. `work` has what happens in between,
+//! `done` a job that is finished.
 //!
 //! A requester knows what each of its slots holds. A look at `done` tells which jobs are finished:
 //!
@@ -8,14 +9,18 @@
 //! | handed over | `taken` | unequal, or equal and not noticed yet |
 //! | ready | `taken`, `ready` | equal |
 
+mod done;
 mod work;
 
+pub use done::Done;
+
+use crate::dispatcher::Shared;
+use crate::handler::Handler;
 use crate::notifier::{ANY, slot_target};
 use crate::order::{Order, SlotIndex};
-use crate::queue::{Handler, Shared};
 use crate::requester_queue::RequesterQueue;
-use crate::results::{Done, Full, Panicked, Ticket};
-use crate::slot_ring::SLOTS_MAX;
+use crate::results::{Full, Panicked, Ticket};
+use crate::slot_ring::{SLOTS_MAX, SlotRing};
 use blockmill_pool::Producer;
 use std::fmt;
 use std::sync::Arc;
@@ -84,7 +89,7 @@ impl RingState {
 impl<H: Handler> Requester<H> {
     pub(crate) fn new(shared: Arc<Shared<H>>) -> Self {
         let queue = shared.dispatcher.queues.acquire();
-        let own = |ring: &crate::slot_ring::SlotRing<H::Job>| RingState::new(ring.slots(), ring.fill());
+        let own = |ring: &SlotRing<H::Job>| RingState::new(ring.slots(), ring.fill());
         Self {
             rings: queue.rings.iter().map(own).collect(),
             order: Order::new(queue.rings.len()),
@@ -104,7 +109,7 @@ impl<H: Handler> Requester<H> {
 
     /// Most jobs in flight.
     pub fn capacity(&self) -> usize {
-        self.queue.rings.iter().map(crate::slot_ring::SlotRing::slots).sum()
+        self.queue.rings.iter().map(SlotRing::slots).sum()
     }
 
     /// Submits a job. Workers may begin it at once.

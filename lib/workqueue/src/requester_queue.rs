@@ -23,9 +23,9 @@
 //! leaves work in a ring wakes the requester, whatever its target: workers may have other things to
 //! do.
 
+use crate::handler::Handler;
 use crate::notifier::{ANY, CLAIM, Notifier, is_among, slot_target};
 use crate::options::Sizes;
-use crate::queue::Handler;
 use crate::slot_ring::SlotRing;
 use blockmill_pool::{Panic, contain};
 use blockmill_sync::atomic::{AtomicBool, Ordering};

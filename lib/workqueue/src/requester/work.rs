@@ -4,10 +4,10 @@
 //! Jobs go to the rings in turn, since only one thread at a time serves a ring.
 
 use super::Requester;
+use crate::handler::Handler;
 use crate::notifier::CLAIM;
 use crate::options::Help;
 use crate::order::SlotIndex;
-use crate::queue::Handler;
 use blockmill_sync::Backoff;
 use std::sync::Arc;
 
