@@ -2,12 +2,14 @@
 //! here once more, after docs/coin-log.md.
 
 use crate::input::Input;
-use crate::log_pages::begin;
+use crate::log_pages::{begin, seal_at};
 use blockmill_block::BlockHash;
 use blockmill_coins::Tip;
-use blockmill_store_log::fuzzing::{
-    BODY_BYTES, GROUP_SHARDS, GROUPS, HEAD_BYTES, Identity, Label, PAGE_BYTES, Page, SlotState, seal,
-};
+use blockmill_store_log::format::label::Label;
+use blockmill_store_log::format::page::{BODY_BYTES, HEAD_BYTES, PAGE_BYTES, Page, PagePosition};
+use blockmill_store_log::format::segment::Identity;
+use blockmill_store_log::index::table::{GROUP_SHARDS, GROUPS};
+use blockmill_store_log::open::checkpoint::Checkpoint;
 
 /// Most shards that an input fills.
 const FILLED_MAX: usize = 5;
@@ -27,6 +29,43 @@ const SEGMENT_PAGES_MAX: u32 = 1 << 16;
 /// The kinds of a checkpoint's pages.
 const FIRST: u8 = 7;
 const PART: u8 = 8;
+
+/// What a checkpoint has of a segment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SlotState {
+    /// Number of the segment; 0 for none.
+    pub number: u32,
+    /// Records that were written to it, and their bytes.
+    pub written: (u64, u64),
+    /// Records that live.
+    pub live: u64,
+    /// For each page a bit for each live record, and the first two bytes of the first and the last
+    /// key.
+    pub pages: Vec<(u64, (u16, u16))>,
+}
+
+impl SlotState {
+    /// What a checkpoint that was read has of each slot.
+    pub fn all_of(checkpoint: &Checkpoint) -> Vec<Self> {
+        let slots = checkpoint.slots.iter().enumerate();
+        let state = |(slot, &number): (usize, &u32)| {
+            let Some(ledger) = checkpoint.ledger.segment(slot) else {
+                return Self {
+                    number,
+                    ..Self::default()
+                };
+            };
+            let ranges = ledger.ranges().iter().map(|range| (range.first, range.last));
+            Self {
+                number,
+                written: (ledger.written().records, ledger.written().bytes),
+                live: ledger.live(),
+                pages: ledger.masks().iter().copied().zip(ranges).collect(),
+            }
+        };
+        slots.map(state).collect()
+    }
+}
 
 /// What a checkpoint has.
 #[derive(Debug, Clone)]
@@ -96,7 +135,7 @@ impl Plan {
         for number in [label.flush, label.coins, label.digest, words as u64, stream_bytes] {
             body.extend(number.to_le_bytes());
         }
-        for number in [label.tail.0, label.tail.1, label.trailer, label.tip.height] {
+        for number in [label.tail.segment, label.tail.page, label.trailer, label.tip.height] {
             body.extend(number.to_le_bytes());
         }
         body.extend(label.tip.hash.0);
@@ -114,7 +153,7 @@ impl Plan {
                 let mut page = [0; PAGE_BYTES];
                 page[HEAD_BYTES..HEAD_BYTES + body.len()].copy_from_slice(body);
                 begin(&mut page, kind, 0, used as u16);
-                seal(&mut page, (0, number), self.label.flush, self.epoch);
+                seal_at(&mut page, (0, number), self.label.flush, self.epoch);
                 page
             })
             .collect()
@@ -124,7 +163,10 @@ impl Plan {
 fn label_of(input: &mut Input<'_>) -> Label {
     Label {
         flush: input.u16().into(),
-        tail: (1 + u32::from(input.u8() % 8), u32::from(input.u16())),
+        tail: PagePosition {
+            segment: 1 + u32::from(input.u8() % 8),
+            page: u32::from(input.u16()),
+        },
         trailer: input.u32(),
         tip: Tip {
             hash: BlockHash([input.u8(); 32]),
@@ -159,11 +201,11 @@ fn slots_of(input: &mut Input<'_>, label: &Label) -> Vec<SlotState> {
     let count = usize::from(input.u8()) % (SLOTS_MAX + 1);
     (0..count)
         .map(|_| {
-            let number = u32::from(input.u8()) % (label.tail.0 + 2);
+            let number = u32::from(input.u8()) % (label.tail.segment + 2);
             let pages_max = match number {
                 0 => 0,
-                number if number < label.tail.0 => SEGMENT_PAGES_MAX,
-                number if number == label.tail.0 => label.tail.1,
+                number if number < label.tail.segment => SEGMENT_PAGES_MAX,
+                number if number == label.tail.segment => label.tail.page,
                 _ => 0,
             };
             let pages = match input.u8() {

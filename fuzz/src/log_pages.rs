@@ -3,7 +3,7 @@
 
 use crate::input::Input;
 use blockmill_blockfiles::disk::DiskFile;
-use blockmill_store_log::fuzzing::{HEAD_BYTES, PAGE_BYTES, Page, RECORDS_MAX};
+use blockmill_store_log::format::page::{HEAD_BYTES, PAGE_BYTES, Page, PagePosition, RECORDS_MAX, seal};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
@@ -15,6 +15,11 @@ pub fn begin(page: &mut Page, kind: u8, records: u8, used: u16) {
     page[4] = kind;
     page[5] = records;
     page[6..8].copy_from_slice(&used.to_le_bytes());
+}
+
+/// Completes the head of a page that was begun: its segment and number, its flush, and an epoch.
+pub fn seal_at(page: &mut Page, (segment, number): (u32, u32), flush: u64, epoch: u64) {
+    seal(page, PagePosition { segment, page: number }, flush, epoch);
 }
 
 /// Kind, records, and the end of the used part, if a page can have such a head.

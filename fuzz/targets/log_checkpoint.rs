@@ -11,12 +11,17 @@
 #![no_main]
 
 use blockmill_fuzz::input::Input;
-use blockmill_fuzz::log_checkpoint::Plan;
-use blockmill_fuzz::log_pages::{MemoryFile, damage};
+use blockmill_fuzz::log_checkpoint::{Plan, SlotState};
+use blockmill_fuzz::log_pages::{MemoryFile, damage, seal_at};
 use blockmill_fuzz::memory::peak_of;
-use blockmill_store_log::fuzzing::{Checkpoint, Filled, GROUP_SHARDS, GROUPS, PAGE_BYTES, Page, RECORDS_MAX, seal};
+use blockmill_pool::Helpers;
+use blockmill_store_log::format::location::Location;
+use blockmill_store_log::format::page::{PAGE_BYTES, Page, PagePosition, RECORDS_MAX};
+use blockmill_store_log::index::table::{GROUP_SHARDS, GROUPS, Index};
+use blockmill_store_log::open::checkpoint::{self, Checkpoint};
 use libfuzzer_sys::fuzz_target;
 use peak_alloc::PeakAlloc;
+use std::path::Path;
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
@@ -69,7 +74,8 @@ impl<'a> File<'a> {
     /// Reads the first bytes of the file.
     fn read_part(&self, length: usize) -> Option<Checkpoint> {
         let file = MemoryFile::of_bytes(&self.pages.as_flattened()[..length]);
-        self.bounded(0, || Checkpoint::read(Box::new(file), &self.plan.identity))
+        let path = Path::new("checkpoint");
+        self.bounded(0, || checkpoint::read(Box::new(file), path, &self.plan.identity))
     }
 
     fn read(&self) -> Option<Checkpoint> {
@@ -83,36 +89,42 @@ impl<'a> File<'a> {
     }
 
     /// Fills an index with the words whose locations have none of some bits.
-    fn fill(&self, checkpoint: &Checkpoint, unwanted: u32) -> Option<Filled> {
-        let fill = || checkpoint.fill(|location| location & unwanted == 0);
+    fn fill(&self, checkpoint: &Checkpoint, unwanted: u32) -> Option<Index> {
+        let is_wanted = |location: Location| location.bits() & unwanted == 0;
+        let fill = || {
+            let index = Index::default();
+            checkpoint.fill(&index, &Helpers::default(), is_wanted).map(|()| index)
+        };
         self.bounded(GROUPS * GROUP_SHARDS * TABLE_BYTES, fill)
     }
 }
 
 /// A shard of an index has those of the words that were wanted. It takes another.
-fn check_shard(filled: &Filled, number: usize, words: &[u64], unwanted: u32) {
-    let (group, shard) = (number / GROUP_SHARDS, number % GROUP_SHARDS);
+fn check_shard(filled: &Index, number: usize, words: &[u64], unwanted: u32) {
+    let shard = &mut filled.write(number / GROUP_SHARDS)[number % GROUP_SHARDS];
     let is_wanted = |word: &u64| *word as u32 & unwanted == 0;
     let mut wanted: Vec<u64> = words.iter().copied().filter(is_wanted).collect();
-    assert_eq!(filled.words(group, shard), wanted);
+    assert!(shard.iter().eq(wanted.iter().copied()));
     let Some(&last) = wanted.last() else {
         return;
     };
+    // A word has a tag in its upper half, and a location in its lower half.
     let tag = (last >> 32) as u32;
     let with_tag = wanted.iter().filter(|&&word| (word >> 32) as u32 == tag);
-    let locations: Vec<u32> = with_tag.map(|&word| word as u32).collect();
-    assert_eq!(filled.locations(group, shard, tag), locations);
+    let locations = with_tag.map(|&word| Location::from_bits(word as u32));
+    assert!(shard.candidates(tag).eq(locations));
     if last < u64::MAX - 1 {
-        assert!(!filled.insert(group, shard, last) && filled.insert(group, shard, last + 1));
+        let mut insert = |word: u64| shard.insert((word >> 32) as u32, Location::from_bits(word as u32));
+        assert!(!insert(last) && insert(last + 1));
         wanted.push(last + 1);
-        assert_eq!(filled.words(group, shard), wanted);
+        assert!(shard.iter().eq(wanted));
     }
 }
 
 fn check_unchanged(file: &File<'_>, unwanted: u32) {
     let checkpoint = file.read().expect("what was written is read");
-    assert_eq!(checkpoint.label(), file.plan.label);
-    assert_eq!(checkpoint.slots(), file.plan.slots);
+    assert_eq!(checkpoint.label, file.plan.label);
+    assert_eq!(SlotState::all_of(&checkpoint), file.plan.slots);
     for (shard, found) in file.plan.shards.iter().zip(file.words(&checkpoint)) {
         assert_eq!(found.as_ref(), Some(shard));
     }
@@ -128,7 +140,7 @@ fn check_changed(plan: &Plan, first_body: &[u8], stream: &[u8], unwanted: u32) {
     let Some(checkpoint) = file.read() else {
         return;
     };
-    let starts = checkpoint.starts();
+    let starts = &checkpoint.starts;
     assert_eq!(starts.len(), GROUPS * GROUP_SHARDS + 1);
     assert!(starts.is_sorted() && starts[0] == 0);
     let words = file.words(&checkpoint);
@@ -151,16 +163,20 @@ fn check_changed(plan: &Plan, first_body: &[u8], stream: &[u8], unwanted: u32) {
         }
     }
     let found = Plan {
-        label: checkpoint.label(),
+        label: checkpoint.label,
         shards,
-        slots: checkpoint.slots(),
+        slots: SlotState::all_of(&checkpoint),
         ..plan.clone()
     };
     for slot in &found.slots {
         let count = slot.pages.len();
         let records_max = (count * RECORDS_MAX) as u64;
         assert!(slot.live <= records_max && slot.written.0 <= records_max);
-        assert!(count == 0 || slot.number > 0 && (slot.number, count as u32) <= found.label.tail);
+        let end = PagePosition {
+            segment: slot.number,
+            page: count as u32,
+        };
+        assert!(count == 0 || slot.number > 0 && end <= found.label.tail);
     }
     assert!(found.stream() == stream && found.first_body(stream.len() as u64) == first_body);
 }
@@ -172,9 +188,9 @@ fn damage_one(file: &mut File<'_>, input: &mut Input<'_>) {
     let page = &mut file.pages[index];
     match input.u8() % 8 {
         // The number of the first page is known without its head.
-        1 if index > 0 => _ = seal(page, (0, number + 1), flush, epoch),
-        2 => _ = seal(page, (0, number), flush ^ 1, epoch),
-        3 => _ = seal(page, (0, number), flush, epoch ^ 1),
+        1 if index > 0 => seal_at(page, (0, number + 1), flush, epoch),
+        2 => seal_at(page, (0, number), flush ^ 1, epoch),
+        3 => seal_at(page, (0, number), flush, epoch ^ 1),
         _ => damage(page, input),
     }
 }
@@ -188,8 +204,8 @@ fn check_damaged(file: &mut File<'_>, input: &mut Input<'_>, unwanted: u32) {
     let Some(checkpoint) = file.read() else {
         return;
     };
-    assert_eq!(checkpoint.label(), file.plan.label);
-    assert_eq!(checkpoint.slots(), file.plan.slots);
+    assert_eq!(checkpoint.label, file.plan.label);
+    assert_eq!(SlotState::all_of(&checkpoint), file.plan.slots);
     let words = file.words(&checkpoint);
     for (shard, found) in file.plan.shards.iter().zip(&words) {
         assert!(found.is_none() || found.as_ref() == Some(shard));

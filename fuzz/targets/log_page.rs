@@ -15,18 +15,24 @@
 #![no_main]
 
 use blockmill_block::{Coin, OutPoint};
-use blockmill_coins::StoreError;
 use blockmill_coins::store::decode_coin;
+use blockmill_coins::{CoinRef, StoreError};
 use blockmill_fuzz::input::Input;
-use blockmill_fuzz::log_pages::{MemoryFile, begin, damage, has_right_checksum, head_fields};
+use blockmill_fuzz::log_pages::{MemoryFile, begin, damage, has_right_checksum, head_fields, seal_at};
 use blockmill_fuzz::memory::peak_of;
 use blockmill_rules::money_range;
-use blockmill_store_log::fuzzing::{
-    BODY_BYTES, CoinPages, HEAD_BYTES, Head, Identity, Kind, OFFSETS, PAGE_BYTES, Page, RECORDS_MAX, Reader, Segment,
-    range_of, read_record, read_removals, record, removal_pages, seal, write_record,
+use blockmill_store_log::format::location::Location;
+use blockmill_store_log::format::page::{
+    BODY_BYTES, CoinPages, HEAD_BYTES, KeyRange, PAGE_BYTES, Page, PageHead, PageKind, RECORDS_MAX, RecordSlot,
+    all_live, range_of, read_record, record, seal, write_record,
 };
+use blockmill_store_log::format::records::PageReader;
+use blockmill_store_log::format::removals::{read_removals, removal, removal_pages};
+use blockmill_store_log::format::segment::{Identity, Segment, SegmentTable};
 use libfuzzer_sys::fuzz_target;
 use peak_alloc::PeakAlloc;
+use std::path::Path;
+use std::sync::Arc;
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
@@ -75,20 +81,19 @@ fn check_unsealed(input: &mut Input<'_>) {
     let given = input.take(PAGE_BYTES);
     page[..given.len()].copy_from_slice(given);
     let is_possible = head_fields(&page).is_some();
-    if let Some(head) = Head::of(&page) {
+    if let Some(head) = PageHead::of(&page) {
         assert!(is_possible && has_right_checksum(&page));
         let mut again = page;
-        let (flush, epoch) = head.flush_and_epoch();
-        seal(&mut again, head.position(), flush, epoch);
+        seal(&mut again, head.position, head.flush, head.epoch);
         assert!(again == page);
     }
-    seal(&mut page, (SEGMENT, u32::from(choice)), 5, 6);
-    match Head::of(&page) {
+    seal_at(&mut page, (SEGMENT, u32::from(choice)), 5, 6);
+    match PageHead::of(&page) {
         None => assert!(!is_possible, "refused in spite of its checksum"),
         Some(head) => {
-            assert!(is_possible && head.position() == (SEGMENT, u32::from(choice)));
+            assert!(is_possible && (head.position.segment, head.position.page) == (SEGMENT, u32::from(choice)));
             damage(&mut page, &mut damages);
-            assert_eq!(Head::of(&page), None);
+            assert_eq!(PageHead::of(&page), None);
         }
     }
 }
@@ -148,7 +153,7 @@ fn pages_of(input: &mut Input<'_>) -> Vec<Page> {
         }
     }
     for (number, (page, form)) in (0u32..).zip(pages.iter_mut().zip(forms)) {
-        seal(page, (SEGMENT, number), 5 + u64::from(form >> 3 & 1), 6);
+        seal_at(page, (SEGMENT, number), 5 + u64::from(form >> 3 & 1), 6);
     }
     pages
 }
@@ -177,34 +182,45 @@ fn expected_long(pages: &[Page]) -> Option<Vec<u8>> {
     (bytes.len() == length).then_some(bytes)
 }
 
+/// A segment with these pages, as look-ups have it.
+fn segment_of(pages: &[Page]) -> SegmentTable {
+    let segment = Segment {
+        number: SEGMENT,
+        path: "segment".into(),
+        file: Box::new(MemoryFile::new(pages)),
+    };
+    SegmentTable::of(vec![Some(Arc::new(segment))])
+}
+
 /// What is found at a location is the record that should be there. A coin goes to `coins`.
 fn check_record(
-    reader: &mut Reader<'_>,
+    reader: &mut PageReader<'_>,
     (page, number): (u32, u32),
     expected: Option<&[u8]>,
     coins: &mut Vec<(OutPoint, Coin)>,
 ) {
+    let location = Location::new(0, page, number);
     let pages = expected.map_or(0, |record| record.len() / PAGE_BYTES) + 1;
-    let found = bounded(pages + PAGES_MAX, || reader.record(page, number).map(<[u8]>::len));
+    let found = bounded(pages + PAGES_MAX, || reader.record(location).map(<[u8]>::len));
     assert_eq!(found.ok(), expected.map(<[u8]>::len));
     let Some(expected) = expected else {
         return;
     };
-    assert_eq!(reader.record(page, number).ok(), Some(expected));
-    let outpoint = bounded(PAGES_MAX, || reader.outpoint(page, number));
+    assert_eq!(reader.record(location).ok(), Some(expected));
+    let outpoint = bounded(PAGES_MAX, || reader.outpoint(location));
     let Ok((wanted, bytes)) = read_record(expected) else {
         assert!(outpoint.is_err());
         return;
     };
     assert_eq!(outpoint.ok(), Some(wanted));
     let decoded = decode_coin(&wanted, bytes).ok();
-    let coin = bounded(pages + PAGES_MAX, || reader.coin(page, number, &wanted));
+    let coin = bounded(pages + PAGES_MAX, || reader.coin(location, &wanted));
     assert_eq!(coin.ok().flatten(), decoded);
     let other = OutPoint {
         vout: wanted.vout ^ 1,
         ..wanted
     };
-    assert!(matches!(reader.coin(page, number, &other), Ok(None)));
+    assert!(matches!(reader.coin(location, &other), Ok(None)));
     coins.extend(
         decoded
             .filter(|coin| money_range(coin.value))
@@ -219,26 +235,30 @@ fn check_written(coins: &[(OutPoint, Coin)]) {
     let mut slots = Vec::new();
     for (outpoint, coin) in coins {
         record.clear();
-        write_record(outpoint, coin, &mut record);
+        write_record(outpoint, &CoinRef::from(coin), &mut record);
         slots.push(made.push(&record));
     }
-    let (mut pages, ranges): (Vec<Page>, Vec<(u16, u16)>) = made.finish().into_iter().unzip();
+    let (mut pages, ranges): (Vec<Page>, Vec<KeyRange>) = made.finish();
+    assert_eq!(pages.len(), ranges.len());
     for (number, page) in (0u32..).zip(&mut pages) {
-        seal(page, (SEGMENT, number), 5, 6);
+        seal_at(page, (SEGMENT, number), 5, 6);
     }
-    let heads: Vec<Head> = pages.iter().map(|page| Head::of(page).expect("sealed")).collect();
-    assert_eq!(heads.iter().map(Head::records).sum::<usize>(), coins.len());
+    let heads: Vec<PageHead> = pages.iter().map(|page| PageHead::of(page).expect("sealed")).collect();
+    assert_eq!(heads.iter().map(|head| head.records).sum::<usize>(), coins.len());
     for ((page, head), range) in pages.iter().zip(&heads).zip(&ranges) {
-        assert!(head.kind() == Kind::LongRest || range_of(page, head) == *range);
+        assert!(head.kind == PageKind::LongRest || range_of(page, head) == *range);
     }
-    let segment = Segment::new(SEGMENT, Box::new(MemoryFile::new(&pages)));
-    let mut reader = segment.reader();
-    for ((outpoint, coin), (page, number)) in coins.iter().zip(slots) {
-        let found = reader.coin(page, number, outpoint).expect("a coin is there");
+    let segments = segment_of(&pages);
+    let mut reader = PageReader::new(&segments);
+    for ((outpoint, coin), RecordSlot { page, record }) in coins.iter().zip(slots) {
+        let found = reader
+            .coin(Location::new(0, page, record), outpoint)
+            .expect("a coin is there");
         assert_eq!(found.as_ref(), Some(coin));
-        assert!(heads[page as usize].all_live() >> number & 1 == 1);
+        let head = &heads[page as usize];
+        assert!(all_live(head.kind, head.records) >> record & 1 == 1);
         let prefix = u16::from_be_bytes([outpoint.txid.0[0], outpoint.txid.0[1]]);
-        let (first, last) = ranges[page as usize];
+        let KeyRange { first, last } = ranges[page as usize];
         assert!(first <= prefix && prefix <= last);
     }
 }
@@ -272,26 +292,26 @@ fn add_removals(input: &mut Input<'_>, removals: &mut Vec<(u32, u32)>) {
     let count = 4 * u32::from(input.u8());
     removals.extend((0..count).map(|number| {
         let segment = u32::from(segment) + number / per_segment;
-        (segment, number.wrapping_mul(step) % OFFSETS)
+        (segment, number.wrapping_mul(step) % Location::OFFSETS)
     }));
 }
 
-fn check_removals(page: &Page, head: &Head, input: &mut Input<'_>) {
+fn check_removals(page: &Page, head: &PageHead, input: &mut Input<'_>) {
     let mut removals: Vec<(u32, u32)> = Vec::with_capacity(PAGE_BYTES);
     let (read, peak) = peak_of(|| read_removals(page, head, |segment, offset| removals.push((segment, offset))));
     assert_eq!(peak, 0);
-    assert!(removals.iter().all(|&(_, offset)| offset < OFFSETS));
+    assert!(removals.iter().all(|&(_, offset)| offset < Location::OFFSETS));
     // Where the order ends a block begins. A removal takes one byte or more.
     let is_sorted = |one: &(u32, u32), other: &(u32, u32)| one.0 == other.0 && one.1 < other.1;
     let blocks = removals.chunk_by(is_sorted).count();
-    assert!(BLOCK_BYTES * blocks + removals.len() <= head.used() - HEAD_BYTES);
+    assert!(BLOCK_BYTES * blocks + removals.len() <= head.used - HEAD_BYTES);
     if read.is_none() {
         return;
     }
     add_removals(input, &mut removals);
     removals.sort_unstable();
     removals.dedup();
-    let pages = removal_pages(&removals);
+    let pages = removal_pages(removals.iter().map(|&(segment, offset)| removal(segment, offset)));
     let pages_max = removals.len() * (BLOCK_BYTES + OFFSET_BYTES_MAX) / (BODY_BYTES - 2 * BLOCK_BYTES) + 1;
     assert!(
         pages.len() <= pages_max,
@@ -301,9 +321,9 @@ fn check_removals(page: &Page, head: &Head, input: &mut Input<'_>) {
     );
     let mut found = Vec::new();
     for mut page in pages {
-        seal(&mut page, (SEGMENT, 1), 5, 6);
-        let head = Head::of(&page).expect("sealed");
-        assert_eq!(head.kind(), Kind::Removals);
+        seal_at(&mut page, (SEGMENT, 1), 5, 6);
+        let head = PageHead::of(&page).expect("sealed");
+        assert_eq!(head.kind, PageKind::Removals);
         read_removals(&page, &head, |segment, offset| found.push((segment, offset))).expect("removals were written");
     }
     assert_eq!(found, removals);
@@ -311,38 +331,38 @@ fn check_removals(page: &Page, head: &Head, input: &mut Input<'_>) {
 
 /// The first page of a file.
 fn check_identity(page: &Page) {
-    let read = bounded(1, || Identity::read(page));
+    let read = bounded(1, || Identity::read(page, Path::new("segment")));
     let is_of_another_version = page[HEAD_BYTES..].starts_with(b"blockmill coins\n") && page[HEAD_BYTES + 16] != 1;
     assert!(!is_of_another_version || matches!(read, Err(StoreError::Format { .. })));
     if let Ok(identity) = read {
         assert!(identity.network.len() <= NETWORK_BYTES_MAX);
-        let mut again = identity.write();
+        let mut again = identity.write(PageKind::Segment);
         let end = HEAD_BYTES + 38 + identity.network.len();
         assert!(again[HEAD_BYTES..end] == page[HEAD_BYTES..end]);
-        seal(&mut again, (SEGMENT, 0), 0, 6);
-        let head = Head::of(&again).expect("sealed");
-        assert_eq!((head.kind(), head.used()), (Kind::Segment, end));
-        assert_eq!(Identity::read(&again).ok(), Some(identity));
+        seal_at(&mut again, (SEGMENT, 0), 0, 6);
+        let head = PageHead::of(&again).expect("sealed");
+        assert_eq!((head.kind, head.used), (PageKind::Segment, end));
+        assert_eq!(Identity::read(&again, Path::new("segment")).ok(), Some(identity));
     }
 }
 
 fn check_sealed(input: &mut Input<'_>) {
     let pages = pages_of(input);
-    let segment = Segment::new(SEGMENT, Box::new(MemoryFile::new(&pages)));
-    let mut reader = segment.reader();
+    let segments = segment_of(&pages);
+    let mut reader = PageReader::new(&segments);
     let mut coins = Vec::new();
     for (index, page) in pages.iter().enumerate() {
         let number = index as u32;
-        let Some(head) = Head::of(page) else {
+        let Some(head) = PageHead::of(page) else {
             assert_eq!(head_fields(page), None, "refused in spite of its checksum");
-            assert!(reader.record(number, 0).is_err());
+            assert!(reader.record(Location::new(0, number, 0)).is_err());
             continue;
         };
-        let fields = (page[4], head.records(), head.used());
+        let fields = (page[4], head.records, head.used);
         assert_eq!(head_fields(page), Some(fields));
-        assert_eq!(head.position(), (SEGMENT, number));
-        match head.kind() {
-            Kind::Coins => {
+        assert_eq!((head.position.segment, head.position.page), (SEGMENT, number));
+        match head.kind {
+            PageKind::Coins => {
                 for record_number in 0..RECORDS_MAX {
                     let expected = expected_record(page, record_number);
                     assert_eq!(record(page, &head, record_number), expected);
@@ -350,15 +370,15 @@ fn check_sealed(input: &mut Input<'_>) {
                 }
                 assert_eq!(record(page, &head, RECORDS_MAX), None);
             }
-            Kind::Long => {
+            PageKind::Long => {
                 let expected = expected_long(&pages[index..]);
                 check_record(&mut reader, (number, 0), expected.as_deref(), &mut coins);
             }
-            Kind::Removals => check_removals(page, &head, input),
-            Kind::Segment | Kind::Checkpoint => check_identity(page),
-            Kind::LongRest | Kind::Trailer | Kind::CheckpointPart => {}
+            PageKind::Removals => check_removals(page, &head, input),
+            PageKind::Segment | PageKind::Checkpoint => check_identity(page),
+            PageKind::LongRest | PageKind::Trailer | PageKind::CheckpointPart => {}
         }
-        if !matches!(head.kind(), Kind::Coins | Kind::Long) {
+        if !matches!(head.kind, PageKind::Coins | PageKind::Long) {
             assert_eq!(record(page, &head, 0), None);
             check_record(&mut reader, (number, 0), None, &mut coins);
         }

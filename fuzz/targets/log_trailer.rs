@@ -10,7 +10,8 @@ use blockmill_block::BlockHash;
 use blockmill_coins::Tip;
 use blockmill_fuzz::input::Input;
 use blockmill_fuzz::log_pages::{damage, has_right_checksum, head_fields};
-use blockmill_store_log::fuzzing::{HEAD_BYTES, Head, Kind, PAGE_BYTES, Page, Trailer, seal};
+use blockmill_store_log::format::page::{HEAD_BYTES, PAGE_BYTES, Page, PageHead, PageKind, PagePosition, seal};
+use blockmill_store_log::format::trailer::Trailer;
 use libfuzzer_sys::fuzz_target;
 
 /// Bytes of a trailer after the head of its page.
@@ -19,8 +20,8 @@ const TRAILER_BYTES: usize = 72;
 /// The page of a trailer, as docs/coin-log.md says.
 fn written(trailer: &Trailer) -> [u8; TRAILER_BYTES] {
     let numbers = [
-        trailer.start.0,
-        trailer.start.1,
+        trailer.start.segment,
+        trailer.start.page,
         trailer.pages,
         trailer.checksum,
         trailer.previous,
@@ -38,24 +39,31 @@ fn written(trailer: &Trailer) -> [u8; TRAILER_BYTES] {
 
 /// A sealed page was changed, and sealed again.
 fn check_changed(page: &Page) {
-    let Some(head) = Head::of(page) else {
+    let Some(head) = PageHead::of(page) else {
         assert_eq!(head_fields(page), None, "refused in spite of its checksum");
         return;
     };
     let Some(trailer) = Trailer::read(page, &head) else {
-        assert!(head.kind() != Kind::Trailer || head.used() < HEAD_BYTES + TRAILER_BYTES);
+        assert!(head.kind != PageKind::Trailer || head.used < HEAD_BYTES + TRAILER_BYTES);
         return;
     };
-    assert_eq!(head.kind(), Kind::Trailer);
+    assert_eq!(head.kind, PageKind::Trailer);
     let used = HEAD_BYTES..HEAD_BYTES + TRAILER_BYTES;
-    assert!(head.used() >= used.end);
+    assert!(head.used >= used.end);
     assert_eq!(trailer.write()[used.clone()], page[used]);
+}
+
+fn position(input: &mut Input<'_>) -> PagePosition {
+    PagePosition {
+        segment: input.u32(),
+        page: input.u32(),
+    }
 }
 
 fuzz_target!(|data: &[u8]| {
     let mut input = Input::new(data);
     let trailer = Trailer {
-        start: (input.u32(), input.u32()),
+        start: position(&mut input),
         pages: input.u32(),
         checksum: input.u32(),
         previous: input.u32(),
@@ -66,21 +74,21 @@ fuzz_target!(|data: &[u8]| {
         coins: input.u64(),
         digest: input.u64(),
     };
-    let (position, flush) = ((input.u32(), input.u32()), input.u64());
+    let (position, flush) = (position(&mut input), input.u64());
     let epoch = input.u64();
     let mut page = trailer.write();
     seal(&mut page, position, flush, epoch);
     assert!(has_right_checksum(&page));
-    let head = Head::of(&page).expect("a sealed page is accepted");
-    assert_eq!((head.kind(), head.position()), (Kind::Trailer, position));
-    assert_eq!(head.flush_and_epoch(), (flush, epoch));
-    assert_eq!((head.records(), head.used()), (0, HEAD_BYTES + TRAILER_BYTES));
-    assert_eq!(page[HEAD_BYTES..head.used()], written(&trailer));
+    let head = PageHead::of(&page).expect("a sealed page is accepted");
+    assert_eq!((head.kind, head.position), (PageKind::Trailer, position));
+    assert_eq!((head.flush, head.epoch), (flush, epoch));
+    assert_eq!((head.records, head.used), (0, HEAD_BYTES + TRAILER_BYTES));
+    assert_eq!(page[HEAD_BYTES..head.used], written(&trailer));
     assert_eq!(Trailer::read(&page, &head), Some(trailer));
 
     let mut damaged = page;
     damage(&mut damaged, &mut input);
-    assert_eq!(Head::of(&damaged), None);
+    assert_eq!(PageHead::of(&damaged), None);
 
     while !input.is_empty() {
         let offset = usize::from(input.u16()) % PAGE_BYTES;

@@ -153,7 +153,7 @@ impl ChainBlocks {
         self.index.find(hash).is_some()
     }
 
-    /// Judges all headers of the chain once more. Those of block files were judged when they were
+    /// Checks all headers of the chain once more. Those of block files were checked when they were
     /// found; those of a data directory, when their blocks were connected.
     ///
     /// # Errors

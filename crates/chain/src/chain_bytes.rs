@@ -76,7 +76,7 @@ impl ChainBlocks {
         bytes
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote. All headers are judged. Blocks in files that
+    /// Reads what [`to_bytes`](Self::to_bytes) wrote. All headers are checked. Blocks in files that
     /// are not there, under the same paths, count as not found.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The one judge of copies. A block may lie in several files, and whoever wrote a copy may have
+//! What makes a copy the block. A block may lie in several files, and whoever wrote a copy may have
 //! changed what its header does not commit to. A copy is the block if
 //! - the bytes decode, and the header has the hash that was asked for;
 //! - the transactions have the header's merkle root, none of them doubled (CVE-2012-2459);
@@ -73,11 +73,11 @@ pub fn mutated(reject: &Reject) -> String {
 /// If several chains have the most work, finds where the blocks of the best one lie, as far as they
 /// have several copies, until the best one is known. A block without a sound copy is left as it is:
 /// who reads it says so. Ends early when `stop` is set.
-pub(crate) fn settle_ties(index: &mut HeaderIndex, files: &BlockFiles, stop: &AtomicBool) {
-    let mut settled = HashSet::new();
+pub(crate) fn resolve_ties(index: &mut HeaderIndex, files: &BlockFiles, stop: &AtomicBool) {
+    let mut looked_at = HashSet::new();
     while index.is_tied() {
         let best = index.best_header();
-        let mut next = Some(best).filter(|id| settled.insert(*id));
+        let mut next = Some(best).filter(|id| looked_at.insert(*id));
         while let Some(id) = next {
             if stop.load(Ordering::Relaxed) {
                 return;
@@ -87,9 +87,9 @@ pub(crate) fn settle_ties(index: &mut HeaderIndex, files: &BlockFiles, stop: &At
             {
                 index.found_at(id, position);
             }
-            next = index.entry(id).parent.filter(|parent| settled.insert(*parent));
+            next = index.entry(id).parent.filter(|parent| looked_at.insert(*parent));
         }
-        index.settle_order();
+        index.resolve_order();
         if index.best_header() == best {
             return;
         }

@@ -1,6 +1,6 @@
 //! Import: blocks are found in block files, and their headers are inserted into the index.
 
-use crate::copies::{find_content, settle_ties};
+use crate::copies::{find_content, resolve_ties};
 use crate::index::{BlockId, HeaderRefusal};
 use crate::insert::{Inserted, Refusal, clock, insert_blocks, insert_records, without_position};
 use crate::report::events::Event;
@@ -53,6 +53,7 @@ impl ChainState {
                 ..ImportFindings::default()
             });
         };
+        // After the search: until it has ended, what was known before holds.
         let forgotten = self.forget_old(&numbers, known);
         let mut findings = ImportFindings::default();
         self.insert(records, &mut findings, observer);
@@ -88,6 +89,7 @@ impl ChainState {
         for source in sources {
             numbers.extend(files.add(source)?);
         }
+        // A file may be named itself, and lie in a folder that is named.
         let mut seen = HashSet::new();
         numbers.retain(|&number| seen.insert(number));
         Ok(numbers)
@@ -111,6 +113,7 @@ impl ChainState {
     /// Blocks that lay in old files and were not found again cannot be connected.
     fn forget_lost(&mut self, forgotten: Vec<BlockId>) {
         for id in forgotten {
+            // Blocks of the active chain are in the set, whether their files are there or not.
             let is_lost = !self.index.entry(id).has_content() && !self.is_active(id);
             if is_lost && id != self.index.genesis() {
                 self.index.forget_content(id);
@@ -118,9 +121,9 @@ impl ChainState {
         }
     }
 
-    /// Tells chains of equal work apart without connecting them, see [`settle_ties`].
-    pub(crate) fn settle_ties(&mut self, stop: &AtomicBool) {
-        settle_ties(&mut self.index, &self.files.read(), stop);
+    /// Tells chains of equal work apart without connecting them, see [`resolve_ties`].
+    pub(crate) fn resolve_ties(&mut self, stop: &AtomicBool) {
+        resolve_ties(&mut self.index, &self.files.read(), stop);
     }
 
     /// Has the contents of some files read by the next [`import`](Self::import), too.

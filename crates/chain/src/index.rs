@@ -230,7 +230,7 @@ impl HeaderIndex {
         Ok(self.insert(header, hash, parent))
     }
 
-    /// Takes in a header that was judged in an earlier run. Its parent must be known.
+    /// Takes in a header that was checked in an earlier run. Its parent must be known.
     pub fn insert_trusted(&mut self, header: &Header, hash: BlockHash) -> Option<BlockId> {
         if let Some(id) = self.find(&hash) {
             return Some(id);

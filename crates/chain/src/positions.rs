@@ -35,7 +35,7 @@ const MAGIC: &[u8; 8] = b"BMPLACE1";
 
 /// How long a block file must have been left alone before a search of it is trusted. Two changes
 /// within a tick of the clock have the same time.
-const SETTLED: Duration = Duration::from_secs(1);
+const QUIET_FOR: Duration = Duration::from_secs(1);
 
 /// Bytes of a body before the path.
 const FIXED: usize = 8 + 8 + 8 + 16 + 16 + 8 + 1 + 4;
@@ -72,9 +72,9 @@ impl Mark {
     }
 
     /// Whether nothing has changed the file for a while.
-    fn is_settled(&self) -> bool {
+    fn is_quiet(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.modified.max(self.changed) + (SETTLED.as_nanos() as i128) < now.as_nanos() as i128
+        self.modified.max(self.changed) + (QUIET_FOR.as_nanos() as i128) < now.as_nanos() as i128
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct FileSearch {
     /// What was read of the records.
     depth: ScanDepth,
     /// Whether the file is to be searched again: it has damage, or was not left alone for
-    /// [`SETTLED`] before the search.
+    /// [`QUIET_FOR`] before the search.
     again: bool,
     blocks: Vec<FoundBlock>,
     /// Bytes of its entry.
@@ -105,7 +105,7 @@ pub(crate) struct FileSearch {
 pub(crate) struct Begun {
     path: PathBuf,
     mark: Mark,
-    settled: bool,
+    is_quiet: bool,
 }
 
 /// The file.
@@ -180,7 +180,7 @@ impl FoundPositions {
         let metadata = std::fs::metadata(path).map_err(|error| error_of(path, error))?;
         let mark = Mark::new(&metadata, files.key(file));
         Ok(Begun {
-            settled: mark.is_settled(),
+            is_quiet: mark.is_quiet(),
             path: path.to_owned(),
             mark,
         })
@@ -219,7 +219,7 @@ impl FoundPositions {
         let mut search = FileSearch {
             mark: begun.mark,
             depth,
-            again: again || !begun.settled,
+            again: again || !begun.is_quiet,
             blocks: blocks.collect(),
             bytes: 0,
         };
@@ -259,6 +259,7 @@ impl FoundPositions {
         if garbage < live.max(GARBAGE_MAX) {
             return Ok(());
         }
+        // What cannot be looked at now may be there again later.
         self.searches.retain(|path, _| is_there(path).unwrap_or(true));
         let mut bytes = MAGIC.to_vec();
         for (path, search) in &self.searches {
@@ -268,6 +269,7 @@ impl FoundPositions {
         temporary.push(".new");
         let temporary = PathBuf::from(temporary);
         let file = store.disk.open(&temporary, Open::Empty).map_err(store.error())?;
+        // Not synced: entries have checksums, and a block file without one is searched again.
         file.write_all_at(&bytes, 0)
             .and_then(|()| store.disk.rename(&temporary, &store.path))
             .map_err(store.error())?;
@@ -383,6 +385,7 @@ fn read_entry(rest: &mut &[u8]) -> Option<(PathBuf, FileSearch)> {
             2 | 3 => ScanDepth::Contents,
             _ => ScanDepth::Lengths,
         },
+        // A byte that this version does not know means a search more, not a wrong answer.
         again: !matches!(read, 1 | 2),
         blocks: records.iter().map(|record| block(record)).collect::<Option<_>>()?,
         bytes: (8 + length) as u64,
@@ -439,8 +442,11 @@ mod tests {
         /// As if time had passed since the last change.
         fn begin_later(&self, positions: &FoundPositions) -> Begun {
             let begun = self.begin(positions).unwrap_err();
-            assert!(!begun.settled);
-            Begun { settled: true, ..begun }
+            assert!(!begun.is_quiet);
+            Begun {
+                is_quiet: true,
+                ..begun
+            }
         }
     }
 
@@ -507,7 +513,7 @@ mod tests {
         assert_eq!(positions.depth(&begun), ScanDepth::Lengths);
         for again in [true, false] {
             let begun = Begun {
-                settled: true,
+                is_quiet: true,
                 ..positions.begin(&folder.files, 0).unwrap()
             };
             entries.clear();
@@ -555,7 +561,7 @@ mod tests {
             let begun = Begun {
                 path: folder.files.path(0).to_owned(),
                 mark: Mark::new(&std::fs::metadata(folder.files.path(0)).unwrap(), folder.files.key(0)),
-                settled: true,
+                is_quiet: true,
             };
             note(&mut positions, begun, &many);
             lengths.push(std::fs::metadata(folder.path()).unwrap().len());

@@ -94,6 +94,7 @@ impl RevFiles {
             return known;
         }
         let _alone = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have opened it while this one waited.
         let known = opened.get_or_init(|| files.undo_file(file, magic).map_err(|error| error.to_string()));
         self.make_room();
         known

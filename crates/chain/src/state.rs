@@ -220,7 +220,7 @@ impl ChainState {
 
     /// The block in which the best chain that can be connected ends.
     pub fn best_candidate(&mut self) -> BlockId {
-        self.index.settle_order();
+        self.index.resolve_order();
         self.index.best_candidate()
     }
 

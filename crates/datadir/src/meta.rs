@@ -150,6 +150,7 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<Meta>, OpenError> {
         return Ok(None);
     };
     let mut text = String::new();
+    // One more than allowed, so that a longer file shows.
     match file.take(LENGTH_MAX + 1).read_to_string(&mut text) {
         Ok(length) if length as u64 > LENGTH_MAX => {
             return Err(damaged(format!(
@@ -232,6 +233,7 @@ pub(super) fn write_meta(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Resu
         let text = serde_json::to_string_pretty(&meta)?;
         let file = disk.open(&temporary, Open::Empty)?;
         file.write_all_at(text.as_bytes(), 0)?;
+        // Before the rename: a power cut must not leave the name with an empty file.
         file.sync_data()?;
         disk.rename(&temporary, &path)?;
         disk.sync_directory(directory)

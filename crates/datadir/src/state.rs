@@ -37,11 +37,13 @@ impl DataState {
     pub fn open(directory: DataDir, params: Params, store: &dyn CoinStore) -> Result<(ChainState, Self), OpenError> {
         directory.make_durable()?;
         let mark = directory.commit_mark()?;
+        // Before the first commit of this run, which sets the mark back.
         let older = store.last_commit()?.and_then(|found| directory.older(mark, &found));
         let magic = params.magic();
         let mut index = HeaderIndex::new(params);
         let mut log = ChainLog::open(&directory, magic, &mut index)?;
         let mut tip = index.genesis();
+        // The store says where the chain is: headers and undo data may be further.
         if let Some(stored) = store.tip()? {
             tip = index.find(&stored.hash).ok_or_else(|| OpenError::Damaged {
                 path: directory.file(HEADERS_FILE),

@@ -8,10 +8,10 @@
 //! - `label`: what a checkpoint stands for;
 //! - `records`: records that are read from pages.
 
-pub(crate) mod label;
-pub(crate) mod location;
-pub(crate) mod page;
-pub(crate) mod records;
-pub(crate) mod removals;
-pub(crate) mod segment;
-pub(crate) mod trailer;
+pub mod label;
+pub mod location;
+pub mod page;
+pub mod records;
+pub mod removals;
+pub mod segment;
+pub mod trailer;

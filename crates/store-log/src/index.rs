@@ -6,7 +6,7 @@
 //! - `ledger`: which records live;
 //! - `state`: both, with the segments, as readers and the writer share them.
 
-pub(crate) mod ledger;
+pub mod ledger;
 pub(crate) mod state;
-pub(crate) mod table;
+pub mod table;
 mod words;

@@ -38,10 +38,24 @@
 //! - `read`: coins by their outpoints, all coins in order, single coins without the index;
 //! - `store`: the store as callers see it.
 
+// Fuzz targets read and write pages, and look into what was read.
+#[cfg(fuzzing)]
+#[allow(missing_docs, reason = "they are no interface")]
+pub mod format;
+#[cfg(not(fuzzing))]
+#[expect(unreachable_pub, reason = "fuzz targets use them")]
 mod format;
 #[cfg(fuzzing)]
-pub mod fuzzing;
+#[allow(missing_docs, reason = "they are no interface")]
+pub mod index;
+#[cfg(not(fuzzing))]
+#[expect(unreachable_pub, reason = "fuzz targets use them")]
 mod index;
+#[cfg(fuzzing)]
+#[allow(missing_docs, reason = "they are no interface")]
+pub mod open;
+#[cfg(not(fuzzing))]
+#[expect(unreachable_pub, reason = "fuzz targets use them")]
 mod open;
 mod read;
 mod store;

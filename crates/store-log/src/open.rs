@@ -7,7 +7,7 @@
 //! - `recover`: the state at the last commit;
 //! - `load`: the index of that state.
 
-pub(crate) mod checkpoint;
+pub mod checkpoint;
 pub(crate) mod directory;
 pub(crate) mod load;
 pub(crate) mod recover;

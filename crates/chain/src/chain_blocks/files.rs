@@ -73,7 +73,7 @@ impl ChainBlocks {
         if findings.end == ImportEnd::Stopped {
             return Ok(None);
         }
-        chain.settle_ties(stop);
+        chain.resolve_ties(stop);
         let (index, files) = chain.into_parts();
         let best = index.best_header();
         let mut blocks = Self::up_to(index, best);

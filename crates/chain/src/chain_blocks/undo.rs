@@ -187,9 +187,11 @@ impl ChainBlocks {
                 .find(&self.files, position.file, magic, block, rank, &mut search.cursor);
             match found {
                 Ok(undo) => return Ok(undo),
+                // A file that is there says more than one that is not.
                 Err(error) if problem == RevError::NoFile => problem = error,
                 Err(_) => {}
             }
+            // The same undo data may lie beside another copy.
             search.copy += 1;
             search.cursor = UndoCursor::default();
         }

@@ -5,10 +5,10 @@
 //! one copy links follow each other by height; children of one parent, as their content came. The
 //! blocks that were connected in an earlier run have the number 0: a restart keeps its tip.
 //!
-//! Core judges a copy when it comes, and gives no number for one that is not the content of its
-//! header. Here copies are judged when they are read. A block whose first copies prove wrong counts
+//! Core checks a copy when it comes, and gives no number for one that is not the content of its
+//! header. Here copies are checked when they are read. A block whose first copies prove wrong counts
 //! as having come with the one that is sound: [`HeaderIndex::found_at`] notes that, and
-//! [`HeaderIndex::settle_order`] numbers all blocks anew where that may decide between chains.
+//! [`HeaderIndex::resolve_order`] numbers all blocks anew where that may decide between chains.
 
 use super::candidate_tips::{CandidateTips, Rank};
 use super::{BlockId, HeaderIndex};
@@ -98,7 +98,7 @@ impl HeaderIndex {
 
     /// Numbers all blocks anew if copies have proved wrong since they were numbered, and if chains
     /// of equal work are to be told apart.
-    pub(crate) fn settle_order(&mut self) {
+    pub(crate) fn resolve_order(&mut self) {
         if self.order_is_stale && (self.candidates.is_tied() || self.headers.is_tied()) {
             self.number_anew();
             self.order_is_stale = false;
@@ -284,7 +284,7 @@ impl HeaderIndex {
         Some(first)
     }
 
-    /// Forgets which blocks have failed: they are judged again, as by a new process, for which the
+    /// Forgets which blocks have failed: they are checked again, as by a new process, for which the
     /// chain up to `tip` is the one that was connected before.
     pub(crate) fn forget_failures(&mut self, tip: BlockId) {
         let mut any = false;

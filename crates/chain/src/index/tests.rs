@@ -168,13 +168,13 @@ fn failures_are_forgotten() {
     assert_eq!((index.best_candidate(), index.best_header()), (main[2], main[2]));
     // Among equals the first is first again.
     index.mark_failed(main[2]);
-    index.settle_order();
+    index.resolve_order();
     assert_eq!((index.best_candidate(), index.best_header()), (main[1], main[1]));
-    // The active chain comes before all that is judged again.
+    // The active chain comes before all that is checked again.
     index.mark_failed(main[0]);
     index.forget_failures(side[1]);
     index.mark_failed(main[2]);
-    index.settle_order();
+    index.resolve_order();
     assert_eq!((index.best_candidate(), index.best_header()), (side[1], side[1]));
 }
 
@@ -328,7 +328,7 @@ proptest::proptest! {
                 7 if id != all[0] => index.forget_content(id),
                 _ => {}
             }
-            index.settle_order();
+            index.resolve_order();
             let linked = all.iter().filter(|&&id| index.entry(id).linked);
             let best = linked.max_by_key(|&&id| (index.entry(id).work, Reverse(index.entry(id).sequence)));
             proptest::prop_assert_eq!(Some(&index.best_candidate()), best);

@@ -20,7 +20,7 @@ pub struct Rejected {
     /// Its offset in the file in bytes.
     pub offset: u64,
     /// Whether the chain that it is in, with all that builds on it, was the best one: blocks are
-    /// connected only then, headers are judged on every branch.
+    /// connected only then, headers are checked on every branch.
     pub of_best_chain: bool,
 }
 

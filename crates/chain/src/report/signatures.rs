@@ -152,19 +152,19 @@ mod tests {
     #[test]
     fn ranges_in_words() {
         let lanes = SignatureWay::new(Signatures::Auto, true, BURIED);
-        let kernel = SignatureWay::new(Signatures::Auto, true, || false);
+        let alone = SignatureWay::new(Signatures::Auto, true, || false);
         let mut ranges = SignatureRanges::default();
         assert_eq!(ranges.to_string(), "no script was run");
         ranges.add(5, lanes);
         assert_eq!(ranges.to_string(), "lanes for height 5");
         (6..=9).for_each(|height| ranges.add(height, lanes));
-        (10..=12).for_each(|height| ranges.add(height, kernel));
+        (10..=12).for_each(|height| ranges.add(height, alone));
         let text = "lanes for heights 5 to 9, libsecp256k1 for 10 to 12 (less than two weeks of work above)";
         assert_eq!(ranges.to_string(), text);
         // A reorganisation.
         ranges.cut(12);
         ranges.cut(11);
-        ranges.add(11, kernel);
+        ranges.add(11, alone);
         let text = "lanes for heights 5 to 9, libsecp256k1 for 10 to 11 (less than two weeks of work above)";
         assert_eq!(ranges.to_string(), text);
         ranges.cut(10);
@@ -176,7 +176,7 @@ mod tests {
             ranges
         };
         let mut joined = run(8..=9, lanes);
-        for other in [run(1..=3, lanes), run(10..=12, kernel), run(4..=7, lanes)] {
+        for other in [run(1..=3, lanes), run(10..=12, alone), run(4..=7, lanes)] {
             joined.join(&other);
         }
         let text = "lanes for heights 1 to 9, libsecp256k1 for 10 to 12 (less than two weeks of work above)";

@@ -40,6 +40,7 @@ mod snapshots;
 mod soak;
 mod status;
 mod terminals;
+mod threads;
 mod usage;
 mod verify;
 mod verify_files;

@@ -12,31 +12,31 @@ use std::path::{Path, PathBuf};
 const NAME: &str = "checkpoint";
 
 /// The path of the checkpoint.
-pub(crate) fn checkpoint_path(directory: &Path) -> PathBuf {
+pub fn checkpoint_path(directory: &Path) -> PathBuf {
     directory.join(NAME)
 }
 
 /// The path of a checkpoint that is being written.
-pub(crate) fn unfinished_path(directory: &Path) -> PathBuf {
+pub fn unfinished_path(directory: &Path) -> PathBuf {
     directory.join(NAME).with_extension(UNFINISHED)
 }
 
 /// The state that a checkpoint stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Label {
-    pub(crate) flush: u64,
+pub struct Label {
+    pub flush: u64,
     /// Where the next frame begins.
-    pub(crate) tail: PagePosition,
+    pub tail: PagePosition,
     /// The checksum of the last trailer.
-    pub(crate) trailer: u32,
-    pub(crate) tip: Tip,
-    pub(crate) coins: u64,
-    pub(crate) digest: u64,
+    pub trailer: u32,
+    pub tip: Tip,
+    pub coins: u64,
+    pub digest: u64,
 }
 
 impl Label {
     /// The bytes of a label with the number of words, and the length of the stream.
-    pub(crate) fn write(&self, words: u64, bytes: u64) -> Vec<u8> {
+    pub fn write(&self, words: u64, bytes: u64) -> Vec<u8> {
         let mut into = Vec::new();
         for number in [self.flush, self.coins, self.digest, words, bytes] {
             into.extend(number.to_le_bytes());
@@ -49,7 +49,7 @@ impl Label {
     }
 
     /// The label, the number of words, and the length of the stream.
-    pub(crate) fn read(bytes: &[u8]) -> Option<(Self, u64, u64)> {
+    pub fn read(bytes: &[u8]) -> Option<(Self, u64, u64)> {
         let mut reader = Reader::new(bytes);
         let mut long = || reader.array().ok().map(u64::from_le_bytes);
         let (flush, coins, digest, words, bytes) = (long()?, long()?, long()?, long()?, long()?);

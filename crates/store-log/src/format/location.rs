@@ -7,30 +7,30 @@ const RECORD_BITS: u32 = 6;
 const PAGE_BITS: u32 = 16;
 
 /// Most pages of a segment: 256 MiB.
-pub(crate) const SEGMENT_PAGES_MAX: u32 = 1 << PAGE_BITS;
+pub const SEGMENT_PAGES_MAX: u32 = 1 << PAGE_BITS;
 
 /// Most segments at once. The last slot is never used: its last location is the gap of the index.
-pub(crate) const SEGMENTS_MAX: usize = (1 << (u32::BITS - PAGE_BITS - RECORD_BITS)) - 1;
+pub const SEGMENTS_MAX: usize = (1 << (u32::BITS - PAGE_BITS - RECORD_BITS)) - 1;
 
 /// Where a record lies, in 32 bits. Slots of segments are numbers of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Location(u32);
+pub struct Location(u32);
 
 impl Location {
-    pub(crate) const fn new(slot: usize, page: u32, record: u32) -> Self {
+    pub const fn new(slot: usize, page: u32, record: u32) -> Self {
         Self((slot as u32) << (PAGE_BITS + RECORD_BITS) | page << RECORD_BITS | record)
     }
 
-    pub(crate) const fn from_bits(bits: u32) -> Self {
+    pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    pub(crate) const fn bits(self) -> u32 {
+    pub const fn bits(self) -> u32 {
         self.0
     }
 
     /// The locations of a page's live records. Its mask has a bit for each.
-    pub(crate) fn of_mask(slot: usize, page: u32, mut mask: u64) -> impl Iterator<Item = Self> {
+    pub fn of_mask(slot: usize, page: u32, mut mask: u64) -> impl Iterator<Item = Self> {
         std::iter::from_fn(move || {
             let record = (mask != 0).then(|| mask.trailing_zeros())?;
             mask &= mask - 1;
@@ -39,32 +39,32 @@ impl Location {
     }
 
     /// Slot of the segment.
-    pub(crate) const fn slot(self) -> usize {
+    pub const fn slot(self) -> usize {
         (self.0 >> (PAGE_BITS + RECORD_BITS)) as usize
     }
 
     /// Number of the page in its segment.
-    pub(crate) const fn page(self) -> u32 {
+    pub const fn page(self) -> u32 {
         self.0 >> RECORD_BITS & ((1 << PAGE_BITS) - 1)
     }
 
     /// Number of the record on its page.
-    pub(crate) const fn record(self) -> u32 {
+    pub const fn record(self) -> u32 {
         self.0 & ((1 << RECORD_BITS) - 1)
     }
 
     /// Page and record together, as removals name them.
-    pub(crate) const fn offset(self) -> u32 {
+    pub const fn offset(self) -> u32 {
         self.0 & ((1 << (PAGE_BITS + RECORD_BITS)) - 1)
     }
 
     /// The location of an offset in a segment.
-    pub(crate) const fn at(slot: usize, offset: u32) -> Self {
+    pub const fn at(slot: usize, offset: u32) -> Self {
         Self((slot as u32) << (PAGE_BITS + RECORD_BITS) | offset)
     }
 
     /// Offsets are below this.
-    pub(crate) const OFFSETS: u32 = 1 << (PAGE_BITS + RECORD_BITS);
+    pub const OFFSETS: u32 = 1 << (PAGE_BITS + RECORD_BITS);
 }
 
 #[cfg(test)]

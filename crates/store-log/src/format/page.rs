@@ -21,22 +21,22 @@ use blockmill_block::{OutPoint, Txid};
 use blockmill_coins::CoinRef;
 
 /// Bytes of a page.
-pub(crate) const PAGE_BYTES: usize = 4096;
+pub const PAGE_BYTES: usize = 4096;
 
 /// Bytes of the head of a page.
-pub(crate) const HEAD_BYTES: usize = 32;
+pub const HEAD_BYTES: usize = 32;
 
 /// Most records of a page.
-pub(crate) const RECORDS_MAX: usize = 64;
+pub const RECORDS_MAX: usize = 64;
 
 /// Records of a page, about.
-pub(crate) const RECORDS_PER_PAGE: usize = 56;
+pub const RECORDS_PER_PAGE: usize = 56;
 
 /// Bytes of a page after its head.
-pub(crate) const BODY_BYTES: usize = PAGE_BYTES - HEAD_BYTES;
+pub const BODY_BYTES: usize = PAGE_BYTES - HEAD_BYTES;
 
 /// Pages that are read or written in one call: 1 MiB.
-pub(crate) const CALL_PAGES: usize = 256;
+pub const CALL_PAGES: usize = 256;
 
 /// Bytes of the length of a long record.
 const LENGTH_BYTES: usize = 4;
@@ -48,12 +48,12 @@ const KIND_AT: usize = 4;
 const RECORDS_AT: usize = 5;
 const USED_AT: usize = 6;
 
-pub(crate) type Page = [u8; PAGE_BYTES];
+pub type Page = [u8; PAGE_BYTES];
 
 /// What a page is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum PageKind {
+pub enum PageKind {
     /// The first page of a segment.
     Segment = 1,
     /// Coins.
@@ -90,21 +90,21 @@ impl PageKind {
 
 /// Where a page lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PagePosition {
+pub struct PagePosition {
     /// Number of the segment.
-    pub(crate) segment: u32,
+    pub segment: u32,
     /// Number of the page in it.
-    pub(crate) page: u32,
+    pub page: u32,
 }
 
 impl PagePosition {
     /// The position in one number.
-    pub(crate) fn bits(self) -> u64 {
+    pub fn bits(self) -> u64 {
         u64::from(self.segment) << u32::BITS | u64::from(self.page)
     }
 
     /// The position of a number.
-    pub(crate) fn from_bits(bits: u64) -> Self {
+    pub fn from_bits(bits: u64) -> Self {
         Self {
             segment: (bits >> u32::BITS) as u32,
             page: bits as u32,
@@ -114,14 +114,14 @@ impl PagePosition {
 
 /// The head of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PageHead {
-    pub(crate) kind: PageKind,
-    pub(crate) records: usize,
+pub struct PageHead {
+    pub kind: PageKind,
+    pub records: usize,
     /// Where the used part of the page ends.
-    pub(crate) used: usize,
-    pub(crate) position: PagePosition,
-    pub(crate) flush: u64,
-    pub(crate) epoch: u64,
+    pub used: usize,
+    pub position: PagePosition,
+    pub flush: u64,
+    pub epoch: u64,
 }
 
 fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
@@ -130,32 +130,32 @@ fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     array
 }
 
-pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> u16 {
+pub fn u16_at(bytes: &[u8], offset: usize) -> u16 {
     u16::from_le_bytes(array(bytes, offset))
 }
 
-pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+pub fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     u32::from_le_bytes(array(bytes, offset))
 }
 
-pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+pub fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(array(bytes, offset))
 }
 
 /// The stored checksum of a page.
-pub(crate) fn checksum_of(page: &Page) -> u32 {
+pub fn checksum_of(page: &Page) -> u32 {
     u32_at(page, 0)
 }
 
 /// Begins a page: everything of the head that does not depend on where the page lies.
-pub(crate) fn begin(page: &mut Page, kind: PageKind, records: usize, used: usize) {
+pub fn begin(page: &mut Page, kind: PageKind, records: usize, used: usize) {
     page[KIND_AT] = kind as u8;
     page[RECORDS_AT] = records as u8;
     page[USED_AT..USED_AT + 2].copy_from_slice(&(used as u16).to_le_bytes());
 }
 
 /// Completes the head of a page that was begun. Returns its checksum.
-pub(crate) fn seal(page: &mut Page, position: PagePosition, flush: u64, epoch: u64) -> u32 {
+pub fn seal(page: &mut Page, position: PagePosition, flush: u64, epoch: u64) -> u32 {
     page[8..12].copy_from_slice(&position.segment.to_le_bytes());
     page[12..16].copy_from_slice(&position.page.to_le_bytes());
     page[16..24].copy_from_slice(&flush.to_le_bytes());
@@ -167,7 +167,7 @@ pub(crate) fn seal(page: &mut Page, position: PagePosition, flush: u64, epoch: u
 
 impl PageHead {
     /// The head of a page. None if the page is not what was written.
-    pub(crate) fn of(page: &Page) -> Option<Self> {
+    pub fn of(page: &Page) -> Option<Self> {
         // First of all: no other field means anything if this is wrong.
         if crc32fast::hash(&page[4..]) != checksum_of(page) {
             return None;
@@ -195,7 +195,7 @@ impl PageHead {
 }
 
 /// The record of a number on a page of coins. None if the page has no such record.
-pub(crate) fn record<'a>(page: &'a Page, head: &PageHead, number: usize) -> Option<&'a [u8]> {
+pub fn record<'a>(page: &'a Page, head: &PageHead, number: usize) -> Option<&'a [u8]> {
     if head.kind != PageKind::Coins || number >= head.records {
         return None;
     }
@@ -209,18 +209,18 @@ pub(crate) fn record<'a>(page: &'a Page, head: &PageHead, number: usize) -> Opti
 }
 
 /// Number of pages of a long record.
-pub(crate) fn long_pages(length: usize) -> usize {
+pub fn long_pages(length: usize) -> usize {
     (length + LENGTH_BYTES).div_ceil(BODY_BYTES)
 }
 
 /// Length of the long record that begins on a page. None if no record is as long.
-pub(crate) fn long_length(page: &Page, head: &PageHead) -> Option<usize> {
+pub fn long_length(page: &Page, head: &PageHead) -> Option<usize> {
     let length = u32_at(page, HEAD_BYTES) as usize;
     (head.kind == PageKind::Long && length <= RECORD_BYTES_MAX).then_some(length)
 }
 
 /// The bytes of a long record that one of its pages has.
-pub(crate) fn long_part<'a>(page: &'a Page, head: &PageHead) -> &'a [u8] {
+pub fn long_part<'a>(page: &'a Page, head: &PageHead) -> &'a [u8] {
     let start = if head.kind == PageKind::Long {
         HEAD_BYTES + LENGTH_BYTES
     } else {
@@ -230,7 +230,7 @@ pub(crate) fn long_part<'a>(page: &'a Page, head: &PageHead) -> &'a [u8] {
 }
 
 /// Appends a record.
-pub(crate) fn write_record(outpoint: &OutPoint, coin: &CoinRef<'_>, into: &mut Vec<u8>) {
+pub fn write_record(outpoint: &OutPoint, coin: &CoinRef<'_>, into: &mut Vec<u8>) {
     into.extend_from_slice(&outpoint.txid.0);
     write_varint(u64::from(outpoint.vout), into);
     coin.write_compressed(into);
@@ -240,7 +240,7 @@ pub(crate) fn write_record(outpoint: &OutPoint, coin: &CoinRef<'_>, into: &mut V
 ///
 /// # Errors
 /// [`DecodeError`] if it is no record.
-pub(crate) fn read_record(record: &[u8]) -> Result<(OutPoint, &[u8]), DecodeError> {
+pub fn read_record(record: &[u8]) -> Result<(OutPoint, &[u8]), DecodeError> {
     let mut reader = Reader::new(record);
     let txid = Txid(reader.array()?);
     let vout = reader.varint(u64::from(u32::MAX))? as u32;
@@ -250,24 +250,24 @@ pub(crate) fn read_record(record: &[u8]) -> Result<(OutPoint, &[u8]), DecodeErro
 
 /// Where a record lies among pages that are being made: the number of its page, and its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RecordSlot {
-    pub(crate) page: u32,
-    pub(crate) record: u32,
+pub struct RecordSlot {
+    pub page: u32,
+    pub record: u32,
 }
 
 /// The first and the last record of a page, by the first two bytes of their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct KeyRange {
-    pub(crate) first: u16,
-    pub(crate) last: u16,
+pub struct KeyRange {
+    pub first: u16,
+    pub last: u16,
 }
 
 impl KeyRange {
     /// Of a page of removals. No page of coins has it: its first key is above its last.
-    pub(crate) const REMOVALS: Self = Self { first: 1, last: 0 };
+    pub const REMOVALS: Self = Self { first: 1, last: 0 };
 
     /// Of a single record, or as the start of a range.
-    pub(crate) fn of(record: &[u8]) -> Self {
+    pub fn of(record: &[u8]) -> Self {
         let prefix = u16::from_be_bytes(array(record, 0));
         Self {
             first: prefix,
@@ -276,7 +276,7 @@ impl KeyRange {
     }
 
     /// The range with another record in it.
-    pub(crate) fn with(self, record: &[u8]) -> Self {
+    pub fn with(self, record: &[u8]) -> Self {
         let other = Self::of(record);
         Self {
             first: self.first.min(other.first),
@@ -287,7 +287,7 @@ impl KeyRange {
 
 /// Pages of coins that are being made.
 #[derive(Debug, Default)]
-pub(crate) struct CoinPages {
+pub struct CoinPages {
     pages: Vec<Page>,
     ranges: Vec<KeyRange>,
     /// Of the last page, which is open while it has records.
@@ -297,7 +297,7 @@ pub(crate) struct CoinPages {
 
 impl CoinPages {
     /// With room for this many records, about.
-    pub(crate) fn with_capacity(records: usize) -> Self {
+    pub fn with_capacity(records: usize) -> Self {
         let pages = records.div_ceil(RECORDS_PER_PAGE);
         Self {
             pages: Vec::with_capacity(pages),
@@ -307,7 +307,7 @@ impl CoinPages {
     }
 
     /// Adds a record. Records should come in the order of their keys.
-    pub(crate) fn push(&mut self, record: &[u8]) -> RecordSlot {
+    pub fn push(&mut self, record: &[u8]) -> RecordSlot {
         if record.len() + 2 > BODY_BYTES {
             return self.push_long(record);
         }
@@ -367,14 +367,14 @@ impl CoinPages {
     }
 
     /// The pages, begun but not sealed, and the range of each.
-    pub(crate) fn finish(mut self) -> (Vec<Page>, Vec<KeyRange>) {
+    pub fn finish(mut self) -> (Vec<Page>, Vec<KeyRange>) {
         self.close();
         (self.pages, self.ranges)
     }
 }
 
 /// The keys of the records of a page.
-pub(crate) fn range_of(page: &Page, head: &PageHead) -> KeyRange {
+pub fn range_of(page: &Page, head: &PageHead) -> KeyRange {
     match head.kind {
         PageKind::Removals => KeyRange::REMOVALS,
         PageKind::Coins => (0..head.records)
@@ -389,7 +389,7 @@ pub(crate) fn range_of(page: &Page, head: &PageHead) -> KeyRange {
 }
 
 /// Bytes that the records of a page take, with what names them.
-pub(crate) fn record_bytes(kind: PageKind, records: usize, used: usize) -> usize {
+pub fn record_bytes(kind: PageKind, records: usize, used: usize) -> usize {
     match kind {
         PageKind::Coins => used - HEAD_BYTES + 2 * records,
         PageKind::Long | PageKind::LongRest => PAGE_BYTES,
@@ -398,13 +398,13 @@ pub(crate) fn record_bytes(kind: PageKind, records: usize, used: usize) -> usize
 }
 
 /// Kind, records and used part of a page that was begun.
-pub(crate) fn begun(page: &Page) -> Option<(PageKind, usize, usize)> {
+pub fn begun(page: &Page) -> Option<(PageKind, usize, usize)> {
     let kind = PageKind::from_byte(page[KIND_AT])?;
     Some((kind, usize::from(page[RECORDS_AT]), usize::from(u16_at(page, USED_AT))))
 }
 
 /// A bit for each record of a page that was just written.
-pub(crate) fn all_live(kind: PageKind, records: usize) -> u64 {
+pub fn all_live(kind: PageKind, records: usize) -> u64 {
     match kind {
         PageKind::Coins | PageKind::Long if records > 0 => u64::MAX >> (RECORDS_MAX - records),
         _ => 0,

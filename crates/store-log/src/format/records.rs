@@ -10,7 +10,7 @@ use blockmill_coins::store::decode_coin;
 use std::path::Path;
 
 /// Reads records of a table. The last page stays.
-pub(crate) struct PageReader<'a> {
+pub struct PageReader<'a> {
     table: &'a SegmentTable,
     page: Box<Page>,
     /// Slot, number and head of the page.
@@ -20,7 +20,7 @@ pub(crate) struct PageReader<'a> {
 }
 
 impl<'a> PageReader<'a> {
-    pub(crate) fn new(table: &'a SegmentTable) -> Self {
+    pub fn new(table: &'a SegmentTable) -> Self {
         Self {
             table,
             page: Box::new([0; PAGE_BYTES]),
@@ -54,7 +54,7 @@ impl<'a> PageReader<'a> {
     }
 
     /// The record at a location.
-    pub(crate) fn record(&mut self, location: Location) -> Result<&[u8], StoreError> {
+    pub fn record(&mut self, location: Location) -> Result<&[u8], StoreError> {
         let head = self.head(location)?;
         if head.kind == PageKind::Long {
             return self.long_record(location, &head);
@@ -98,7 +98,7 @@ impl<'a> PageReader<'a> {
     }
 
     /// The coin at a location, if it is that of the outpoint.
-    pub(crate) fn coin(&mut self, location: Location, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
+    pub fn coin(&mut self, location: Location, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         let bytes = self.record(location)?;
         // Most candidates that are not the coin differ here, before anything is decoded.
         let txid = bytes.first_chunk::<32>();
@@ -113,13 +113,13 @@ impl<'a> PageReader<'a> {
     }
 
     /// The outpoint of the record at a location.
-    pub(crate) fn outpoint(&mut self, location: Location) -> Result<OutPoint, StoreError> {
+    pub fn outpoint(&mut self, location: Location) -> Result<OutPoint, StoreError> {
         let read = read_record(self.record(location)?).map(|(outpoint, _)| outpoint);
         read.map_err(|error| self.not_a_record(location, error))
     }
 
     /// The outpoint of a record that was read from a location.
-    pub(crate) fn outpoint_of(&self, record: &[u8], location: Location) -> Result<OutPoint, StoreError> {
+    pub fn outpoint_of(&self, record: &[u8], location: Location) -> Result<OutPoint, StoreError> {
         let read = read_record(record).map(|(outpoint, _)| outpoint);
         read.map_err(|error| self.not_a_record(location, error))
     }
@@ -129,7 +129,7 @@ impl<'a> PageReader<'a> {
     }
 
     /// The location among some that has the record of an outpoint.
-    pub(crate) fn find(
+    pub fn find(
         &mut self,
         outpoint: &OutPoint,
         candidates: impl IntoIterator<Item = Location>,

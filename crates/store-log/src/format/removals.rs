@@ -15,17 +15,17 @@ const BLOCK_BYTES: usize = 6;
 const VARINT_BYTES_MAX: usize = 5;
 
 /// A removal: number of the segment, and offset. Removals sort as these two.
-pub(crate) const fn removal(segment: u32, offset: u32) -> u64 {
+pub const fn removal(segment: u32, offset: u32) -> u64 {
     (segment as u64) << u32::BITS | offset as u64
 }
 
 /// The number of the segment and the offset of a removal.
-pub(crate) const fn parts(removal: u64) -> (u32, u32) {
+pub const fn parts(removal: u64) -> (u32, u32) {
     ((removal >> u32::BITS) as u32, removal as u32)
 }
 
 /// Makes pages of removals, which come sorted.
-pub(crate) fn removal_pages(removals: impl Iterator<Item = u64>) -> Vec<Page> {
+pub fn removal_pages(removals: impl Iterator<Item = u64>) -> Vec<Page> {
     let mut pages = Vec::new();
     let mut body: Vec<u8> = Vec::with_capacity(PAGE_BYTES);
     let mut block: Option<RemovalBlock> = None;
@@ -88,7 +88,7 @@ fn page_of(body: &mut Vec<u8>) -> Page {
 }
 
 /// Calls `each` with the removals of a page: segment and offset. None if it is no such page.
-pub(crate) fn read_removals(page: &Page, head: &PageHead, mut each: impl FnMut(u32, u32)) -> Option<()> {
+pub fn read_removals(page: &Page, head: &PageHead, mut each: impl FnMut(u32, u32)) -> Option<()> {
     let mut reader = Reader::new(page.get(HEAD_BYTES..head.used)?);
     while reader.remaining() > 0 {
         let segment = reader.u32().ok()?;

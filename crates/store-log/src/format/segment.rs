@@ -13,21 +13,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Version of the format of all files.
-pub(crate) const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 1;
 
 /// The first bytes of each file, after the head of its first page.
 const MAGIC: [u8; 16] = *b"blockmill coins\n";
 
 /// Extension of a file until it gets its name.
-pub(crate) const UNFINISHED: &str = "new";
+pub const UNFINISHED: &str = "new";
 
 /// Bytes of the longest name of a network. After it the page has room for a checkpoint's label.
-pub(crate) const NETWORK_BYTES_MAX: usize = PAGE_BYTES / 2;
+pub const NETWORK_BYTES_MAX: usize = PAGE_BYTES / 2;
 
 const NETWORK_AT: usize = HEAD_BYTES + MAGIC.len() + 4 + 16 + 2;
 
 /// The error of the system for a file. A file that ends early is damaged.
-pub(crate) fn file_failed(path: &Path, error: &io::Error) -> StoreError {
+pub fn file_failed(path: &Path, error: &io::Error) -> StoreError {
     let text = format!("{}: {error}", path.display());
     match error.kind() {
         ErrorKind::UnexpectedEof => StoreError::Corrupt(text),
@@ -36,23 +36,23 @@ pub(crate) fn file_failed(path: &Path, error: &io::Error) -> StoreError {
 }
 
 /// What is wrong with a page of a file.
-pub(crate) fn page_damaged(path: &Path, page: u32, what: &str) -> StoreError {
+pub fn page_damaged(path: &Path, page: u32, what: &str) -> StoreError {
     let offset = u64::from(page) * PAGE_BYTES as u64;
     StoreError::Corrupt(format!("{}: the page at offset {offset} {what}", path.display()))
 }
 
 /// What all files of a store have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub struct Identity {
     /// The network that the coins belong to; at most [`NETWORK_BYTES_MAX`] bytes.
-    pub(crate) network: String,
+    pub network: String,
     /// The key of the hashes, drawn when the store was made.
-    pub(crate) key: (u64, u64),
+    pub key: (u64, u64),
 }
 
 impl Identity {
     /// Begins the first page of a file.
-    pub(crate) fn write(&self, kind: PageKind) -> Page {
+    pub fn write(&self, kind: PageKind) -> Page {
         let mut page = [0; PAGE_BYTES];
         let mut bytes = MAGIC.to_vec();
         bytes.extend(FORMAT.to_le_bytes());
@@ -69,7 +69,7 @@ impl Identity {
     ///
     /// # Errors
     /// [`StoreError::Format`] if another version wrote it, else [`StoreError::Corrupt`].
-    pub(crate) fn read(page: &Page, path: &Path) -> Result<Self, StoreError> {
+    pub fn read(page: &Page, path: &Path) -> Result<Self, StoreError> {
         let after_magic = HEAD_BYTES + MAGIC.len();
         if page[HEAD_BYTES..after_magic] != MAGIC {
             return Err(page_damaged(path, 0, "is not one of a coin log"));
@@ -92,12 +92,12 @@ impl Identity {
     }
 
     /// The key of the hashes.
-    pub(crate) fn hash_key(&self) -> HashKey {
+    pub fn hash_key(&self) -> HashKey {
         HashKey::known(self.key.0, self.key.1)
     }
 
     /// The key, which tells stores apart.
-    pub(crate) fn store(&self) -> [u8; 16] {
+    pub fn store(&self) -> [u8; 16] {
         let mut store = [0; 16];
         store[..8].copy_from_slice(&self.key.0.to_le_bytes());
         store[8..].copy_from_slice(&self.key.1.to_le_bytes());
@@ -105,28 +105,28 @@ impl Identity {
     }
 
     /// Where a first page has room for what the kind of its file adds.
-    pub(crate) fn end(&self) -> usize {
+    pub fn end(&self) -> usize {
         NETWORK_AT + self.network.len()
     }
 }
 
 /// The path of a segment.
-pub(crate) fn segment_path(directory: &Path, number: u32) -> PathBuf {
+pub fn segment_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("segment-{number:08}"))
 }
 
 /// The number of a segment, from the name of its file.
-pub(crate) fn segment_number(name: &str) -> Option<u32> {
+pub fn segment_number(name: &str) -> Option<u32> {
     let digits = name.strip_prefix("segment-")?;
     let number: u32 = digits.parse().ok()?;
     (format!("{number:08}") == digits && number > 0).then_some(number)
 }
 
 /// An open file of the log.
-pub(crate) struct Segment {
-    pub(crate) number: u32,
-    pub(crate) path: PathBuf,
-    pub(crate) file: Box<dyn DiskFile>,
+pub struct Segment {
+    pub number: u32,
+    pub path: PathBuf,
+    pub file: Box<dyn DiskFile>,
 }
 
 impl std::fmt::Debug for Segment {
@@ -137,7 +137,7 @@ impl std::fmt::Debug for Segment {
 
 impl Segment {
     /// Creates a file with its first page. Its name is durable when this returns.
-    pub(crate) fn create(
+    pub fn create(
         disk: &dyn Disk,
         directory: &Path,
         number: u32,
@@ -173,7 +173,7 @@ impl Segment {
     ///
     /// # Errors
     /// [`StoreError::Backend`], or [`StoreError::Corrupt`] if the page is not what was written.
-    pub(crate) fn read_page(&self, number: u32, page: &mut Page) -> Result<PageHead, StoreError> {
+    pub fn read_page(&self, number: u32, page: &mut Page) -> Result<PageHead, StoreError> {
         let offset = u64::from(number) * PAGE_BYTES as u64;
         self.file
             .read_exact_at(page, offset)
@@ -182,7 +182,7 @@ impl Segment {
     }
 
     /// The head of a page that was read.
-    pub(crate) fn check(&self, number: u32, page: &Page) -> Result<PageHead, StoreError> {
+    pub fn check(&self, number: u32, page: &Page) -> Result<PageHead, StoreError> {
         let head = PageHead::of(page).ok_or_else(|| page_damaged(&self.path, number, "is not what was written"))?;
         let wanted = PagePosition {
             segment: self.number,
@@ -195,13 +195,13 @@ impl Segment {
     }
 
     /// Number of whole pages.
-    pub(crate) fn pages(&self) -> Result<u32, StoreError> {
+    pub fn pages(&self) -> Result<u32, StoreError> {
         let length = self.file.length().map_err(|error| file_failed(&self.path, &error))?;
         Ok(u32::try_from(length / PAGE_BYTES as u64).unwrap_or(u32::MAX))
     }
 
     /// Reads pages from one on, without checking them.
-    pub(crate) fn read_pages(&self, first: u32, pages: &mut [Page]) -> Result<(), StoreError> {
+    pub fn read_pages(&self, first: u32, pages: &mut [Page]) -> Result<(), StoreError> {
         let offset = u64::from(first) * PAGE_BYTES as u64;
         self.file
             .read_exact_at(pages.as_flattened_mut(), offset)
@@ -211,9 +211,9 @@ impl Segment {
 
 /// The segments that there are, by their slots.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SegmentTable {
-    pub(crate) version: u64,
-    pub(crate) slots: Vec<Option<Arc<Segment>>>,
+pub struct SegmentTable {
+    pub version: u64,
+    pub slots: Vec<Option<Arc<Segment>>>,
     /// Slots that became free while a checkpoint is written. They stay free until it is finished.
     /// None if no checkpoint is being written.
     kept_slots: Option<Vec<usize>>,
@@ -221,26 +221,26 @@ pub(crate) struct SegmentTable {
 
 impl SegmentTable {
     /// These segments, by their slots.
-    pub(crate) fn of(slots: Vec<Option<Arc<Segment>>>) -> Self {
+    pub fn of(slots: Vec<Option<Arc<Segment>>>) -> Self {
         Self {
             slots,
             ..Self::default()
         }
     }
 
-    pub(crate) fn get(&self, slot: usize) -> Option<&Arc<Segment>> {
+    pub fn get(&self, slot: usize) -> Option<&Arc<Segment>> {
         self.slots.get(slot)?.as_ref()
     }
 
     /// The slot of the segment of a number.
-    pub(crate) fn slot_of(&self, number: u32) -> Option<usize> {
+    pub fn slot_of(&self, number: u32) -> Option<usize> {
         self.slots
             .iter()
             .position(|segment| segment.as_ref().is_some_and(|segment| segment.number == number))
     }
 
     /// Slots and segments, in the order of their numbers.
-    pub(crate) fn in_order(&self) -> Vec<(usize, Arc<Segment>)> {
+    pub fn in_order(&self) -> Vec<(usize, Arc<Segment>)> {
         let slots = self.slots.iter().enumerate();
         let mut found: Vec<(usize, Arc<Segment>)> = slots
             .filter_map(|(slot, segment)| Some((slot, Arc::clone(segment.as_ref()?))))
@@ -252,18 +252,18 @@ impl SegmentTable {
 
 /// The table as it is now. Readers hold the table they began with, and the files in it.
 #[derive(Debug, Default)]
-pub(crate) struct Segments {
+pub struct Segments {
     current: RwLock<Arc<SegmentTable>>,
     version: AtomicU64,
 }
 
 impl Segments {
-    pub(crate) fn load(&self) -> Arc<SegmentTable> {
+    pub fn load(&self) -> Arc<SegmentTable> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether this table is still the current one.
-    pub(crate) fn is_current(&self, table: &SegmentTable) -> bool {
+    pub fn is_current(&self, table: &SegmentTable) -> bool {
         // Acquire: pairs with the Release in `change`. A reader that has seen a location of a new
         // segment has also seen the version, since the index has a lock.
         self.version.load(Ordering::Acquire) == table.version
@@ -285,7 +285,7 @@ impl Segments {
     ///
     /// # Errors
     /// [`StoreError::Backend`] if there are too many.
-    pub(crate) fn add(&self, segment: Segment) -> Result<usize, StoreError> {
+    pub fn add(&self, segment: Segment) -> Result<usize, StoreError> {
         self.change(|table| {
             let kept = table.kept_slots.as_deref().unwrap_or_default();
             let mut slots = table.slots.iter().enumerate();
@@ -303,17 +303,17 @@ impl Segments {
 
     /// Says whether slots that become free stay free from now on: a checkpoint that is being
     /// written may have locations in them. It has none in a slot that was free before it began.
-    pub(crate) fn keep_slots(&self, keeps: bool) {
+    pub fn keep_slots(&self, keeps: bool) {
         self.change(|table| table.kept_slots = keeps.then(Vec::new));
     }
 
     /// Sets all segments at once.
-    pub(crate) fn set(&self, slots: Vec<Option<Arc<Segment>>>) {
+    pub fn set(&self, slots: Vec<Option<Arc<Segment>>>) {
         self.change(|table| table.slots = slots);
     }
 
     /// Takes a segment out. No location in the index may name it.
-    pub(crate) fn remove(&self, slot: usize) {
+    pub fn remove(&self, slot: usize) {
         self.change(|table| {
             table.slots[slot] = None;
             if let Some(kept) = &mut table.kept_slots {

@@ -7,25 +7,25 @@ use blockmill_coins::Tip;
 
 /// What a trailer says. The number of the flush is in its head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Trailer {
+pub struct Trailer {
     /// The first page of the frame.
-    pub(crate) start: PagePosition,
+    pub start: PagePosition,
     /// Pages of the frame before the trailer. First pages of segments do not count.
-    pub(crate) pages: u32,
+    pub pages: u32,
     /// CRC-32 of the checksums of these pages.
-    pub(crate) checksum: u32,
+    pub checksum: u32,
     /// The checksum of the trailer before.
-    pub(crate) previous: u32,
-    pub(crate) tip: Tip,
+    pub previous: u32,
+    pub tip: Tip,
     /// Coins in the set.
-    pub(crate) coins: u64,
+    pub coins: u64,
     /// Sum of the hashes of all outpoints in the set.
-    pub(crate) digest: u64,
+    pub digest: u64,
 }
 
 impl Trailer {
     /// Begins the page.
-    pub(crate) fn write(&self) -> Page {
+    pub fn write(&self) -> Page {
         let mut bytes = Vec::new();
         for number in [
             self.start.segment,
@@ -47,7 +47,7 @@ impl Trailer {
     }
 
     /// Reads the page. None if it is no trailer.
-    pub(crate) fn read(page: &Page, head: &PageHead) -> Option<Self> {
+    pub fn read(page: &Page, head: &PageHead) -> Option<Self> {
         if head.kind != PageKind::Trailer {
             return None;
         }

@@ -10,7 +10,7 @@ const GROWTH: usize = 1024;
 
 /// The pages of a segment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct SegmentLedger {
+pub struct SegmentLedger {
     /// For each page a bit for each live record.
     masks: Vec<u64>,
     /// For each page the keys of its records.
@@ -23,14 +23,14 @@ pub(crate) struct SegmentLedger {
 
 /// Records, and the room that they take on their pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct WrittenRecords {
-    pub(crate) records: u64,
-    pub(crate) bytes: u64,
+pub struct WrittenRecords {
+    pub records: u64,
+    pub bytes: u64,
 }
 
 impl SegmentLedger {
     /// Adds the next page: its live records, their keys, their bytes.
-    pub(crate) fn push(&mut self, mask: u64, range: KeyRange, bytes: usize) {
+    pub fn push(&mut self, mask: u64, range: KeyRange, bytes: usize) {
         if self.masks.len() == self.masks.capacity() {
             // Doubling would take twice the memory for the largest segments.
             self.masks.reserve_exact(GROWTH);
@@ -44,24 +44,24 @@ impl SegmentLedger {
     }
 
     /// Adds pages without records until there are this many.
-    pub(crate) fn fill(&mut self, pages: u32) {
+    pub fn fill(&mut self, pages: u32) {
         while self.masks.len() < pages as usize {
             self.push(0, KeyRange::default(), 0);
         }
     }
 
     /// A segment as a checkpoint has it: live records may be fewer than were written.
-    pub(crate) fn set_written(&mut self, written: WrittenRecords) {
+    pub fn set_written(&mut self, written: WrittenRecords) {
         self.written = written;
     }
 
-    pub(crate) fn is_live(&self, location: Location) -> bool {
+    pub fn is_live(&self, location: Location) -> bool {
         let mask = self.masks.get(location.page() as usize).copied().unwrap_or(0);
         mask >> location.record() & 1 == 1
     }
 
     /// Ends the life of a record. Returns whether it was live.
-    pub(crate) fn remove(&mut self, location: Location) -> bool {
+    pub fn remove(&mut self, location: Location) -> bool {
         let was_live = self.is_live(location);
         if was_live {
             self.masks[location.page() as usize] &= !(1 << location.record());
@@ -70,29 +70,29 @@ impl SegmentLedger {
         was_live
     }
 
-    pub(crate) fn masks(&self) -> &[u64] {
+    pub fn masks(&self) -> &[u64] {
         &self.masks
     }
 
-    pub(crate) fn ranges(&self) -> &[KeyRange] {
+    pub fn ranges(&self) -> &[KeyRange] {
         &self.ranges
     }
 
-    pub(crate) fn live(&self) -> u64 {
+    pub fn live(&self) -> u64 {
         self.live
     }
 
-    pub(crate) fn written(&self) -> WrittenRecords {
+    pub fn written(&self) -> WrittenRecords {
         self.written
     }
 
     /// Bytes on disk.
-    pub(crate) fn disk_bytes(&self) -> u64 {
+    pub fn disk_bytes(&self) -> u64 {
         (self.masks.len() * PAGE_BYTES) as u64
     }
 
     /// Bytes of what is live, about.
-    pub(crate) fn live_bytes(&self) -> u64 {
+    pub fn live_bytes(&self) -> u64 {
         // Records of a page differ little in length, and nobody counts those that live.
         let share = u128::from(self.written.bytes) * u128::from(self.live);
         (share / u128::from(self.written.records.max(1))) as u64
@@ -105,44 +105,44 @@ impl SegmentLedger {
 
 /// The whole set at a flush.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ledger {
-    pub(crate) tip: Option<Tip>,
+pub struct Ledger {
+    pub tip: Option<Tip>,
     /// Number of the flush.
-    pub(crate) flush: u64,
+    pub flush: u64,
     /// Coins in the set.
-    pub(crate) coins: u64,
+    pub coins: u64,
     /// Sum of the hashes of all outpoints in the set.
-    pub(crate) digest: u64,
+    pub digest: u64,
     /// By slot.
-    pub(crate) segments: Vec<Option<SegmentLedger>>,
+    pub segments: Vec<Option<SegmentLedger>>,
 }
 
 impl Ledger {
-    pub(crate) fn segment(&self, slot: usize) -> Option<&SegmentLedger> {
+    pub fn segment(&self, slot: usize) -> Option<&SegmentLedger> {
         self.segments.get(slot)?.as_ref()
     }
 
     /// The ledger of a segment, which is made if there is none.
-    pub(crate) fn segment_mut(&mut self, slot: usize) -> &mut SegmentLedger {
+    pub fn segment_mut(&mut self, slot: usize) -> &mut SegmentLedger {
         if self.segments.len() <= slot {
             self.segments.resize(slot + 1, None);
         }
         self.segments[slot].get_or_insert_default()
     }
 
-    pub(crate) fn is_live(&self, location: Location) -> bool {
+    pub fn is_live(&self, location: Location) -> bool {
         self.segment(location.slot())
             .is_some_and(|segment| segment.is_live(location))
     }
 
     /// Ends the life of a record. Returns whether it was live.
-    pub(crate) fn remove(&mut self, location: Location) -> bool {
+    pub fn remove(&mut self, location: Location) -> bool {
         let segment = self.segments.get_mut(location.slot()).and_then(Option::as_mut);
         segment.is_some_and(|segment| segment.remove(location))
     }
 
     /// The commit that led here. `tail` is where the next frame goes.
-    pub(crate) fn last_commit(&self, identity: &Identity, tail: PagePosition) -> LastCommit {
+    pub fn last_commit(&self, identity: &Identity, tail: PagePosition) -> LastCommit {
         LastCommit {
             store: identity.store(),
             number: self.flush,
@@ -153,22 +153,22 @@ impl Ledger {
     }
 
     /// Bytes on disk of all segments.
-    pub(crate) fn disk_bytes(&self) -> u64 {
+    pub fn disk_bytes(&self) -> u64 {
         self.segments.iter().flatten().map(SegmentLedger::disk_bytes).sum()
     }
 
     /// Bytes of what is live, about.
-    pub(crate) fn live_bytes(&self) -> u64 {
+    pub fn live_bytes(&self) -> u64 {
         self.segments.iter().flatten().map(SegmentLedger::live_bytes).sum()
     }
 
     /// Live records of all segments.
-    pub(crate) fn live(&self) -> u64 {
+    pub fn live(&self) -> u64 {
         self.segments.iter().flatten().map(SegmentLedger::live).sum()
     }
 
     /// Memory in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.segments.iter().flatten().map(SegmentLedger::bytes).sum()
     }
 }

@@ -26,13 +26,13 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 const GROUP_BITS: u32 = if cfg!(fuzzing) { 4 } else { 10 };
 
 /// Number of groups.
-pub(crate) const GROUPS: usize = 1 << GROUP_BITS;
+pub const GROUPS: usize = 1 << GROUP_BITS;
 
 /// Groups that one job of several threads works on. Small commits have few words for each group.
 const GROUPS_PER_JOB: usize = if cfg!(fuzzing) { GROUPS } else { 8 };
 
 /// All groups, in runs for jobs.
-pub(crate) fn groups_of_jobs() -> impl Iterator<Item = Range<usize>> + Send {
+pub fn groups_of_jobs() -> impl Iterator<Item = Range<usize>> + Send {
     (0..GROUPS)
         .step_by(GROUPS_PER_JOB)
         .map(|first| first..first + GROUPS_PER_JOB)
@@ -42,7 +42,7 @@ pub(crate) fn groups_of_jobs() -> impl Iterator<Item = Range<usize>> + Send {
 const SHARD_BITS: u32 = 2;
 
 /// Number of shards in a group.
-pub(crate) const GROUP_SHARDS: usize = 1 << SHARD_BITS;
+pub const GROUP_SHARDS: usize = 1 << SHARD_BITS;
 
 /// Homes of the first table of a shard.
 const HOMES_MIN: usize = 8;
@@ -58,24 +58,24 @@ const FREE_SHARE: usize = 16;
 const SPARE_SHARE: usize = 32;
 
 /// Lines of the CPU's cache that a search reads, most of the time.
-pub(crate) const LINES_OF_SEARCH: usize = 3;
+pub const LINES_OF_SEARCH: usize = 3;
 
 /// Searches that overlap.
-pub(crate) const TOGETHER: usize = 32;
+pub const TOGETHER: usize = 32;
 
 /// Most words that a removal moves back.
 const MOVED_MAX: usize = 64;
 
 /// Where the words of a hash are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct IndexKey {
-    pub(crate) group: usize,
-    pub(crate) shard: usize,
-    pub(crate) tag: u32,
+pub struct IndexKey {
+    pub group: usize,
+    pub shard: usize,
+    pub tag: u32,
 }
 
 impl IndexKey {
-    pub(crate) const fn of(hash: u64) -> Self {
+    pub const fn of(hash: u64) -> Self {
         Self {
             group: (hash >> (u64::BITS - GROUP_BITS)) as usize,
             shard: (hash >> (u64::BITS - GROUP_BITS - SHARD_BITS)) as usize % GROUP_SHARDS,
@@ -99,7 +99,7 @@ fn distinct(words: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
 }
 
 /// The locations of those words of a sorted list that have a tag.
-pub(crate) fn locations(words: &[u64], tag: u32) -> impl Iterator<Item = Location> {
+pub fn locations(words: &[u64], tag: u32) -> impl Iterator<Item = Location> {
     let start = words.partition_point(|&word| tag_of(word) < tag);
     let found = words[start..].iter().take_while(move |&&word| tag_of(word) == tag);
     found.map(|&word| Location::from_bits(word as u32))
@@ -107,7 +107,7 @@ pub(crate) fn locations(words: &[u64], tag: u32) -> impl Iterator<Item = Locatio
 
 /// A table of words. A gap is larger than every word: no record has the last location.
 #[derive(Debug, Default)]
-pub(crate) struct IndexShard {
+pub struct IndexShard {
     /// One word for each home, and a tail. The last is always a gap. Empty if there are no homes.
     words: Words,
     homes: usize,
@@ -125,14 +125,14 @@ impl IndexShard {
     }
 
     /// The locations of all words with a tag.
-    pub(crate) fn candidates(&self, tag: u32) -> impl Iterator<Item = Location> {
+    pub fn candidates(&self, tag: u32) -> impl Iterator<Item = Location> {
         let words = self.words.from(self.lower_bound(u64::from(tag) << u32::BITS));
         distinct(words.take_while(move |&word| tag_of(word) == tag && word != GAP))
             .map(|word| Location::from_bits(word as u32))
     }
 
     /// Adds a word. Returns false, with nothing changed, if it is there already.
-    pub(crate) fn insert(&mut self, tag: u32, location: Location) -> bool {
+    pub fn insert(&mut self, tag: u32, location: Location) -> bool {
         if (self.homes - self.used) * FREE_SHARE <= self.homes {
             self.grow(self.homes + (self.homes / FREE_SHARE).max(HOMES_MIN));
         }
@@ -153,7 +153,7 @@ impl IndexShard {
     }
 
     /// Removes a word. Returns whether it was there.
-    pub(crate) fn remove(&mut self, tag: u32, location: Location) -> bool {
+    pub fn remove(&mut self, tag: u32, location: Location) -> bool {
         let word = word(tag, location);
         let index = self.lower_bound(word);
         if self.words.get(index) != Some(word) {
@@ -186,7 +186,7 @@ impl IndexShard {
     }
 
     /// Gives a word another location. Returns false, with nothing changed, if it is not there.
-    pub(crate) fn replace(&mut self, tag: u32, from: Location, to: Location) -> bool {
+    pub fn replace(&mut self, tag: u32, from: Location, to: Location) -> bool {
         let (old, new) = (word(tag, from), word(tag, to));
         let index = self.lower_bound(old);
         if self.words.get(index) != Some(old) {
@@ -204,7 +204,7 @@ impl IndexShard {
     }
 
     /// Starts loading this many lines of the CPU's cache, from the home of a tag on.
-    pub(crate) fn prefetch(&self, tag: u32, lines: usize) {
+    pub fn prefetch(&self, tag: u32, lines: usize) {
         let home = self.home(tag);
         for line in 0..lines {
             self.words.prefetch(home + line * LINE_WORDS);
@@ -218,7 +218,7 @@ impl IndexShard {
     }
 
     /// Makes room for more words, so that the table grows once for all of them.
-    pub(crate) fn reserve(&mut self, words: usize) {
+    pub fn reserve(&mut self, words: usize) {
         let homes = (self.used + words) * (FREE_SHARE + 1) / FREE_SHARE;
         if homes > self.homes {
             self.grow(homes + (homes / FREE_SHARE).max(HOMES_MIN));
@@ -249,12 +249,12 @@ impl IndexShard {
     }
 
     /// All words, sorted.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
         distinct(self.words.from(0).filter(|&word| word != GAP))
     }
 
     /// A shard of those words whose locations are wanted. None if the words are not sorted.
-    pub(crate) fn from_words(words: &[u64], wanted: impl Fn(Location) -> bool) -> Option<Self> {
+    pub fn from_words(words: &[u64], wanted: impl Fn(Location) -> bool) -> Option<Self> {
         if !words.is_sorted_by(|one, other| one < other) || words.last() == Some(&GAP) {
             return None;
         }
@@ -271,7 +271,7 @@ impl IndexShard {
     }
 
     /// Number of words.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.used
     }
 
@@ -281,11 +281,11 @@ impl IndexShard {
 }
 
 /// The shards that share a lock.
-pub(crate) type Group = [IndexShard; GROUP_SHARDS];
+pub type Group = [IndexShard; GROUP_SHARDS];
 
 /// The whole index.
 #[derive(Debug)]
-pub(crate) struct Index(Box<[RwLock<Group>]>);
+pub struct Index(Box<[RwLock<Group>]>);
 
 impl Default for Index {
     fn default() -> Self {
@@ -294,23 +294,23 @@ impl Default for Index {
 }
 
 impl Index {
-    pub(crate) fn read(&self, group: usize) -> RwLockReadGuard<'_, Group> {
+    pub fn read(&self, group: usize) -> RwLockReadGuard<'_, Group> {
         self.0[group].read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn write(&self, group: usize) -> RwLockWriteGuard<'_, Group> {
+    pub fn write(&self, group: usize) -> RwLockWriteGuard<'_, Group> {
         self.0[group].write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Number of words.
-    pub(crate) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         (0..GROUPS)
             .map(|group| self.read(group).iter().map(IndexShard::len).sum::<usize>() as u64)
             .sum()
     }
 
     /// Memory in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let shards = |group| self.read(group).iter().map(IndexShard::bytes).sum::<usize>();
         (0..GROUPS).map(shards).sum::<usize>() + GROUPS * size_of::<RwLock<Group>>()
     }

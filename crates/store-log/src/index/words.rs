@@ -33,6 +33,7 @@ impl Words {
     /// Gaps, at least this many.
     pub(crate) fn gaps(count: usize) -> Self {
         let last = (count % PIECE).next_multiple_of(STEP);
+        // The index has very many such rows, so none has room to spare.
         let mut pieces = Vec::with_capacity(count.div_ceil(PIECE));
         pieces.extend((0..count / PIECE).map(|_| gaps(PIECE)));
         if last > 0 {
@@ -51,6 +52,7 @@ impl Words {
     pub(crate) fn extend(&mut self) {
         match self.pieces.last_mut().filter(|last| last.len() < PIECE) {
             Some(last) => {
+                // A vector would grow to twice its length.
                 let mut longer = gaps(last.len() + STEP);
                 longer[..last.len()].copy_from_slice(last);
                 *last = longer;
@@ -132,6 +134,7 @@ impl Words {
 
     /// The first index from one on that has a gap, or the first of two copies of a word.
     pub(crate) fn free_from(&self, index: usize) -> usize {
+        // No word is the gap, so the first is no copy.
         let mut before = GAP;
         let found = self.position(index, |_, word| {
             word == GAP || std::mem::replace(&mut before, word) == word
@@ -150,6 +153,7 @@ impl Words {
             self.pieces[piece].copy_within(start..end, start + 1);
             return;
         }
+        // From the end: each word is moved before another comes over it.
         for index in range.rev() {
             let word = self.pieces[index / PIECE][index % PIECE];
             self.set(index + 1, word);

@@ -17,19 +17,19 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// A checkpoint that is there, without its words.
-pub(crate) struct Checkpoint {
+pub struct Checkpoint {
     file: Box<dyn DiskFile>,
     flush: u64,
     epoch: u64,
     /// The length of the stream.
     end: u64,
-    pub(crate) label: Label,
+    pub label: Label,
     /// Without tip, flush, coins and digest.
-    pub(crate) ledger: Ledger,
+    pub ledger: Ledger,
     /// The number of each slot's segment; 0 for none.
-    pub(crate) slots: Vec<u32>,
+    pub slots: Vec<u32>,
     /// Where the words of each shard begin in the stream, and where those of the last end.
-    pub(crate) starts: Vec<u64>,
+    pub starts: Vec<u64>,
 }
 
 impl Checkpoint {
@@ -46,7 +46,7 @@ impl Checkpoint {
     }
 
     /// The words of a shard, sorted. None if they are not what was written.
-    pub(crate) fn words(&self, group: usize, shard: usize) -> Option<Vec<u64>> {
+    pub fn words(&self, group: usize, shard: usize) -> Option<Vec<u64>> {
         let number = group * GROUP_SHARDS + shard;
         let (start, end) = (self.starts[number], self.starts[number + 1]);
         read_words(&mut self.stream(start, end), end - start)
@@ -54,12 +54,7 @@ impl Checkpoint {
 
     /// Fills an empty index with the words whose locations are wanted. None if the file is not what
     /// was written.
-    pub(crate) fn fill(
-        &self,
-        index: &Index,
-        helpers: &Helpers,
-        wanted: impl Fn(Location) -> bool + Sync,
-    ) -> Option<()> {
+    pub fn fill(&self, index: &Index, helpers: &Helpers, wanted: impl Fn(Location) -> bool + Sync) -> Option<()> {
         let filled = helpers.for_each(0..GROUPS, |group| {
             let starts = &self.starts[group * GROUP_SHARDS..=(group + 1) * GROUP_SHARDS];
             // The words of a group are read in one go.
@@ -149,7 +144,7 @@ impl Stream<'_> {
 ///
 /// # Errors
 /// [`StoreError::Backend`] if the file is there and cannot be opened.
-pub(crate) fn find(directory: &Path, identity: &Identity) -> Result<Option<Checkpoint>, StoreError> {
+pub fn find(directory: &Path, identity: &Identity) -> Result<Option<Checkpoint>, StoreError> {
     let path = checkpoint_path(directory);
     match open_regular(&path) {
         Err(FileError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -159,7 +154,7 @@ pub(crate) fn find(directory: &Path, identity: &Identity) -> Result<Option<Check
 }
 
 /// Reads a checkpoint, except its words. None if the file is not what was written.
-pub(crate) fn read(file: Box<dyn DiskFile>, path: &Path, identity: &Identity) -> Option<Checkpoint> {
+pub fn read(file: Box<dyn DiskFile>, path: &Path, identity: &Identity) -> Option<Checkpoint> {
     let mut page: Box<Page> = Box::new([0; PAGE_BYTES]);
     file.read_exact_at(&mut *page, 0).ok()?;
     let head = PageHead::of(&page).filter(|head| head.kind == PageKind::Checkpoint)?;

@@ -17,11 +17,11 @@ fn a_wrong_copy_gives_no_number() {
         for (offset, id) in (0..).zip([x[0], x[1], y[0], y[1], x[wrong]]) {
             index.receive(id, at(offset));
         }
-        index.settle_order();
+        index.resolve_order();
         assert_eq!((index.best_candidate(), index.best_header()), (x[1], x[1]));
         assert!(index.found_at(x[wrong], at(4)));
         assert!(index.positions(x[wrong]).eq([at(4)]));
-        index.settle_order();
+        index.resolve_order();
         assert_eq!((index.best_candidate(), index.best_header()), (y[1], y[1]));
         // The other one is still there.
         index.mark_failed(y[0]);
@@ -39,7 +39,7 @@ fn what_was_connected_before_keeps_its_rank_when_all_are_numbered_anew() {
         index.receive(id, Position { offset, ..POSITION });
     }
     index.found_at(x[1], Position { offset: 5, ..POSITION });
-    index.settle_order();
+    index.resolve_order();
     assert_eq!((index.best_candidate(), index.best_header()), (x[1], x[1]));
     assert_eq!(index.candidates.len(), 2);
 }
@@ -75,7 +75,7 @@ proptest::proptest! {
             }
         }
         loop {
-            index.settle_order();
+            index.resolve_order();
             let best = index.best_candidate();
             let mut unsound = None;
             for id in (1..).map_while(|height| index.ancestor(best, height)).collect::<Vec<_>>() {
@@ -90,7 +90,7 @@ proptest::proptest! {
                 index.forget_content(id);
                 continue;
             }
-            index.settle_order();
+            index.resolve_order();
             if index.best_candidate() == best {
                 break;
             }
