@@ -431,8 +431,8 @@ impl ChainBlocks {
     }
 
     /// Gives the blocks of some heights to `convert`, as many together as have about `bytes` bytes,
-    /// on `threads` threads, or as many as the system starts; and what comes of them to `take`, in
-    /// order, on this thread. Ends at the first error.
+    /// on `threads` threads, or on this one alone if the system starts no others; and what comes of
+    /// them to `take`, in order, on this thread. Ends at the first error.
     ///
     /// # Errors
     /// Those of `convert` and of `take`.

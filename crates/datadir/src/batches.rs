@@ -22,8 +22,8 @@ enum ReadPart<'a, T> {
 }
 
 /// Gives all coins of `store`, as they were in the past if there is one, to `convert`, a batch at a
-/// time, on all threads; and what comes of it to `take`, in order, on this thread. Ends at the first
-/// error.
+/// time, on all threads; and what comes of it to `take`, in order, on this thread. Ends at the
+/// first error.
 ///
 /// # Errors
 /// Those of the store, of `convert` and of `take`.
@@ -60,8 +60,8 @@ pub(crate) fn for_each<T: Send, E: Send + From<StoreError>>(
 }
 
 /// Gives the coins of a snapshot to `convert` and `take` as
-/// [`UtxoSet::for_each_batch`](crate::UtxoSet::for_each_batch) does, on `threads` threads, or as many
-/// as the system starts.
+/// [`UtxoSet::for_each_batch`](crate::UtxoSet::for_each_batch) does, on `threads` threads, or on
+/// this one alone if the system starts no others.
 ///
 /// # Errors
 /// Those of the file, of `convert` and of `take`.

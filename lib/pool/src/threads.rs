@@ -11,14 +11,14 @@ use std::thread::{self, JoinHandle};
 pub struct ThreadPoolOptions {
     /// Number of threads to start, fewer than 65,536. With 0, only scopes run work.
     pub workers: usize,
-    /// Number of cores for workers and producers together. [`notify`](crate::WorkSourceHandle::notify)
-    /// wakes a worker only while fewer than `cores` less the number of producers are awake, but
-    /// always one.
+    /// Number of cores for workers and producers together.
+    /// [`notify`](crate::WorkSourceHandle::notify) wakes a worker only while fewer than `cores`
+    /// less the number of producers are awake, but always one.
     pub cores: usize,
     /// Prefix of the thread names: worker 3 is `NAME-3`. The system may cut names to 15 bytes.
     pub name: String,
-    /// Priority of the jobs of [`scope`](crate::ThreadPool::scope), among those of the work sources. At
-    /// equal numbers jobs come first.
+    /// Priority of the jobs of [`scope`](crate::ThreadPool::scope), among those of the work
+    /// sources. At equal numbers jobs come first.
     pub scope_priority: u32,
 }
 

@@ -6,8 +6,8 @@
 //! blocks that were connected in an earlier run have the number 0: a restart keeps its tip.
 //!
 //! Core checks a copy when it comes, and gives no number for one that is not the content of its
-//! header. Here copies are checked when they are read. A block whose first copies prove wrong counts
-//! as having come with the one that is sound: [`HeaderIndex::found_at`] notes that, and
+//! header. Here copies are checked when they are read. A block whose first copies prove wrong
+//! counts as having come with the one that is sound: [`HeaderIndex::found_at`] notes that, and
 //! [`HeaderIndex::resolve_order`] numbers all blocks anew where that may decide between chains.
 
 use super::candidate_tips::{CandidateTips, Rank};
