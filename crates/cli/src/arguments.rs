@@ -621,7 +621,7 @@ impl From<SignaturesArgument> for Signatures {
     fn from(argument: SignaturesArgument) -> Self {
         match argument {
             SignaturesArgument::Auto => Self::Auto,
-            SignaturesArgument::OneByOne => Self::Kernel,
+            SignaturesArgument::OneByOne => Self::OneByOne,
             SignaturesArgument::Lanes => Self::Lanes,
         }
     }

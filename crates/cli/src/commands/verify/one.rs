@@ -75,7 +75,7 @@ pub(super) fn run(
         height,
         threads: threads(arguments),
         proof_of_work: true,
-        signatures: arguments.signatures.map_or(Signatures::Kernel, Into::into),
+        signatures: arguments.signatures.map_or(Signatures::OneByOne, Into::into),
     };
     let verifier = Arc::new(verifier(options.signatures));
     let hash = block.hash();
