@@ -33,6 +33,7 @@ mod audit;
 mod conditions;
 mod error;
 mod field;
+mod file_error;
 mod file_states;
 mod finding;
 mod fingerprint;

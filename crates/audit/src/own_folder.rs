@@ -3,7 +3,8 @@
 //! Who knows the key of a run can make up coins, and who can seal parts can make up proofs. So the
 //! key and the parts of a run are taken only from a folder of the user's own.
 
-use crate::error::{AuditError, file_error};
+use crate::error::AuditError;
+use crate::file_error::file_error;
 use rustix::process::geteuid;
 use std::fs::{DirBuilder, Metadata};
 use std::io::ErrorKind;

@@ -158,21 +158,12 @@ pub(crate) fn without_work(
     height: Option<u32>,
     findings: Vec<Finding>,
 ) -> Report {
-    Report {
-        verdict: Verdict::of(&findings),
-        network: ChainFacts::of_magic(blocks.params().magic()).network,
-        height,
-        hash,
-        blocks: 0,
-        transactions: 0,
-        inputs: 0,
-        coins: 0,
+    let chain = ChainFacts::of_magic(blocks.params().magic());
+    let joined = Joined {
         findings,
-        times: ThreadTimes::default(),
-        sum_time: Duration::ZERO,
-        wholeness: Wholeness::default(),
-        not_noted: None,
-    }
+        ..Joined::default()
+    };
+    report(&chain, joined, &SetSums::nothing(hash), height, ThreadTimes::default())
 }
 
 /// The report on a set whose block is not in the chain.

@@ -3,7 +3,8 @@
 //! The name of a part's file has its heights, and the state of the files that it was made from. A
 //! part that has something against a proof is kept only while these files stay as they are.
 
-use crate::error::{AuditError, file_error};
+use crate::error::AuditError;
+use crate::file_error::file_error;
 use crate::file_states::{FileStates, StateId};
 use crate::key::Key;
 use crate::merge::read_part;

@@ -2,7 +2,7 @@
 //! another thread writes at once.
 
 use crate::log::Line;
-use crate::progress::duration_text;
+use crate::output::duration_text;
 use blockmill_chain::{Indexing, Level, Progress};
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -39,7 +39,7 @@ impl Doing {
     }
 
     /// The share that is done, from 0 to 1; none where nobody knows.
-    fn share(&self) -> Option<f64> {
+    pub(crate) fn share(&self) -> Option<f64> {
         match *self {
             Self::Something(_) => None,
             Self::Indexing(indexing) => {
@@ -110,6 +110,7 @@ impl Work {
         let remaining = (1.0 - share).max(0.0);
         let seconds = self.begun.and_then(|(begun, first)| {
             let done = share - first;
+            // Without any progress nobody can tell.
             (done > 0.0).then(|| begun.elapsed().as_secs_f64() * remaining / done)
         });
         (Some(remaining), seconds)

@@ -143,6 +143,7 @@ impl Failure {
     pub(crate) fn status(&self) -> u8 {
         match self {
             _ if self.is_stop() => signals::status(),
+            // Before all others: a write of any kind may meet it.
             _ if is_disk_full(self) => 4,
             Self::Open(error) | Self::Past(PastError::Open(error)) | Self::Audit(AuditError::Open(error)) => {
                 open_status(error)

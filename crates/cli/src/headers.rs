@@ -4,7 +4,7 @@
 //! Neither is trusted. A file has no more headers than a chain can have by now. What a node answers
 //! is judged as it comes, header by header, and the first one that breaks a rule ends it.
 
-use crate::commands::or_standard_input;
+use crate::arguments::or_standard_input;
 use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::plain;
@@ -237,6 +237,8 @@ fn ask(url: &str, is_first: bool) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
+const ASKING: Doing = Doing::Something("asking a node for headers");
+
 /// The headers of a node's active chain.
 fn of_node(
     url: &str,
@@ -248,7 +250,7 @@ fn of_node(
     let (url, most) = (url.trim_end_matches('/'), headers_max(params));
     let mut chain = Chain::new(params);
     let mut kept: Vec<Header> = Vec::new();
-    doing::set(Doing::Something("asking a node for headers"));
+    doing::set(ASKING);
     loop {
         if stop.load(Ordering::Relaxed) {
             return Ok(false);
@@ -282,6 +284,7 @@ fn of_node(
             })?;
             kept.push(header);
         }
+        // A node on another chain could go on for ever.
         if u64::from(chain.height()) > most {
             return Err(too_many(&url, most));
         }
@@ -289,12 +292,10 @@ fn of_node(
         if is_end || kept.len() >= HEADERS_KEPT {
             take(std::mem::take(&mut kept), meter)?;
         }
-        if meter.meter.is_due() {
+        meter.meter.show(ASKING, "headers", || {
             let text = format!("{} headers from the node", chain.height());
-            meter
-                .meter
-                .show(0, 0, text, "headers", json!({"headers": chain.height()}));
-        }
+            (text, json!({"headers": chain.height()}))
+        });
         if is_end {
             return Ok(true);
         }

@@ -41,6 +41,7 @@ impl<'s> ScriptKind<'s> {
             return match (version, program) {
                 (0, program) if program.len() == 20 => Self::WitnessV0KeyHash,
                 (0, program) if program.len() == 32 => Self::WitnessV0ScriptHash,
+                // BIP 141 gives programs of version 0 two lengths.
                 (0, _) => Self::NonStandard,
                 (1, program) if program.len() == 32 => Self::WitnessV1Taproot(program),
                 (1, [0x4e, 0x73]) => Self::Anchor,
@@ -132,6 +133,7 @@ fn is_push_only(mut script: &[u8]) -> bool {
 fn is_key(bytes: &[u8]) -> bool {
     match bytes.first() {
         Some(2 | 3) => bytes.len() == 33,
+        // Core takes hybrid keys, too: 6 and 7 have the sign of the coordinate.
         Some(4 | 6 | 7) => bytes.len() == 65,
         _ => false,
     }

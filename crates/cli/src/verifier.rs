@@ -41,6 +41,7 @@ pub(crate) fn counts_text(counts: &SignatureCounts) -> String {
         return String::new();
     }
     let mut text = format!("{lanes} in lanes, {libsecp256k1} by libsecp256k1");
+    // These are rare, and say something only where they happened.
     for (count, what) in [
         (again, "scripts run again"),
         (cannot_tell, "not judged by lanes"),

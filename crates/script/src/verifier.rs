@@ -9,7 +9,6 @@ use crate::recorder::{Known, NULLFAIL, Recorder};
 use blockmill_rules::{Outcome, ScriptFlags, ScriptVerifier, SignatureCounts, SpentOutput, VerifyError};
 use secp256k1_lanes::{Backend, Verdict};
 use std::fmt;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -87,16 +86,6 @@ impl CoreVerifier {
         } else {
             Signatures::OneByOne
         })
-    }
-
-    /// Has one in so many of the checks that are valid in lanes verified once more by libsecp256k1,
-    /// instead of one in 1,000.
-    #[must_use]
-    pub fn with_rechecked_one_in(mut self, checks: NonZeroU64) -> Self {
-        if let Some(deferring) = &mut self.deferring {
-            deferring.rechecked_one_in = checks;
-        }
-        self
     }
 
     /// What verifies signatures.
@@ -352,6 +341,11 @@ impl CoreVerifier {
 
     pub(crate) fn with_reserve(mut self, reserve: fn(&mut Vec<secp256k1_lanes::Check>) -> bool) -> Self {
         self.deferring.as_mut().unwrap().reserve = reserve;
+        self
+    }
+
+    pub(crate) fn with_rechecked_one_in(mut self, checks: std::num::NonZeroU64) -> Self {
+        self.deferring.as_mut().unwrap().rechecked_one_in = checks;
         self
     }
 

@@ -1,5 +1,7 @@
 //! `blockmill connect`.
 
+pub(crate) mod report;
+
 use crate::arguments::{ConnectArguments, EngineArguments};
 use crate::doing;
 use crate::failure::Failure;
@@ -56,6 +58,7 @@ pub(crate) fn say_leftovers(report: &ConnectReport) {
 /// Reports the height at which a signal stopped the run, if one did.
 pub(crate) fn say_halt(report: &ConnectReport) {
     if report.halt == Halt::Stopped {
+        // The thread of signals may not have come to it yet.
         signals::answer();
         let text = format!("stopped at height {}", report.height);
         log::info("stopped", &text, json!({"height": report.height}));
@@ -109,16 +112,17 @@ fn print(report: &ConnectReport, arguments: &ConnectArguments) -> io::Result<()>
     let mut out = output::stdout();
     let cpu_seconds = output::cpu_seconds();
     if arguments.json {
-        output::json_line(&mut out, &output::connect_json(report, cpu_seconds))?;
+        output::json_line(&mut out, &report::connect_json(report, cpu_seconds))?;
     } else if arguments.verbose {
-        output::connect_table(&mut out, report, cpu_seconds)?;
+        report::connect_table(&mut out, report, cpu_seconds)?;
     } else {
-        writeln!(out, "{}", output::connect_line(report))?;
+        writeln!(out, "{}", report::connect_line(report))?;
     }
     out.flush()
 }
 
 pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
+    // First, so that a name which is taken makes no data directory.
     let trace = arguments.trace.as_deref().map(Trace::create).transpose()?;
     check_sources(&arguments.blocks)?;
     let options = Options {

@@ -94,13 +94,14 @@ fn demo_in(directory: &Path) -> Result<u8, Failure> {
         connect::say_halt(&report);
         return Ok(signals::status());
     }
-    let (figures, _) = stats::compute(&data, None, Reach::Synced, Hashes::Serialized)?;
+    let (_, figures) = stats::compute(&data, None, Reach::Synced, Hashes::Serialized)?;
+    let hash = figures.hash_serialized_3.to_string();
     let mut out = output::stdout();
-    output::connect_table(&mut out, &report, cpu_seconds)?;
-    let agrees = figures.hash() == summary.hash_serialized_3 && report.tip.to_string() == summary.tip;
+    connect::report::connect_table(&mut out, &report, cpu_seconds)?;
+    let agrees = hash == summary.hash_serialized_3 && report.tip.to_string() == summary.tip;
     let rows = [
-        ("coins", figures.coins().to_string()),
-        ("UTXO hash", figures.hash().to_owned()),
+        ("coins", figures.txouts.to_string()),
+        ("UTXO hash", hash.clone()),
         ("generator's", summary.hash_serialized_3.clone()),
         ("verdict", if agrees { "the same" } else { "DIFFERENT" }.to_owned()),
     ];
@@ -110,11 +111,8 @@ fn demo_in(directory: &Path) -> Result<u8, Failure> {
         Ok(0)
     } else {
         Err(Failure::Mismatch(format!(
-            "the engine ended at {} with UTXO hash {}, the generator at {} with {}",
-            report.tip,
-            figures.hash(),
-            summary.tip,
-            summary.hash_serialized_3
+            "the engine ended at {} with UTXO hash {hash}, the generator at {} with {}",
+            report.tip, summary.tip, summary.hash_serialized_3
         )))
     }
 }

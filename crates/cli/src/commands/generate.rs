@@ -1,7 +1,7 @@
 //! `blockmill generate`.
 
 use crate::arguments::GenerateArguments;
-use crate::doing::{self, Doing};
+use crate::doing::Doing;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Meter;
@@ -17,29 +17,29 @@ use std::time::Instant;
 pub(crate) fn write_with_progress(out: &Path, spec: &ChainSpec, stop: &AtomicBool) -> Result<Summary, Failure> {
     let mut meter = Meter::new();
     let mut show = |progress: &Progress| {
-        let (done, all) = (progress.blocks_done, progress.blocks);
-        doing::set(Doing::Counted {
+        let doing = Doing::Counted {
             what: "blocks made",
-            done: done.into(),
-            of: all.into(),
-        });
-        if meter.is_due() {
+            done: progress.blocks_done.into(),
+            of: progress.blocks.into(),
+        };
+        meter.show(doing, "generating", || {
+            let (done, of, inputs, bytes) = (progress.blocks_done, progress.blocks, progress.inputs, progress.bytes);
+            let mebibytes = output::mebibytes(bytes);
             let text = format!(
-                "{}: block {} of {}, {} inputs, {:.1} MiB",
-                progress.phase,
-                progress.blocks_done,
-                progress.blocks,
-                progress.inputs,
-                progress.bytes as f64 / f64::from(1 << 20)
+                "{}: block {done} of {of}, {inputs} inputs, {mebibytes:.1} MiB",
+                progress.phase
             );
-            let fields = json!({"done": done, "blocks": all, "inputs": progress.inputs, "bytes": progress.bytes});
-            meter.show(done.into(), all.into(), text, "generating", fields);
-        }
+            (
+                text,
+                json!({"done": done, "blocks": of, "inputs": inputs, "bytes": bytes}),
+            )
+        });
     };
     Ok(write_chain_until(out, spec, stop, &mut show)?)
 }
 
 pub(crate) fn run(arguments: &GenerateArguments) -> Result<u8, Failure> {
+    // The number of inputs depends on the profile and the blocks.
     let defaults = ChainSpec::new(arguments.profile, arguments.blocks, arguments.seed);
     let spec = ChainSpec {
         inputs: arguments.inputs.unwrap_or(defaults.inputs),

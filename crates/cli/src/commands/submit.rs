@@ -118,6 +118,7 @@ fn judge(engine: &mut Engine<Verifier>, line: Line, observer: &mut dyn Observer)
     let hash = bytes.get(..80).map(|header| BlockHash(sha256d(header)));
     let submission = engine.submit(bytes, observer)?;
     Ok(Submission {
+        // A block that does not decode has a header all the same.
         hash: submission.hash.or(hash),
         ..submission
     })

@@ -123,7 +123,7 @@ fn traps_that_hash_much() {
     let work = work(&verifier, &sample, inputs / 10, true);
     // The run is stopped at its limit of hashed bytes, and the ordinary run follows at once.
     assert_eq!((work.deferred, work.records), (0, 0));
-    assert_eq!(verifier.signature_counts().kernel, inputs as u64);
+    assert_eq!(verifier.signature_counts().libsecp256k1, inputs as u64);
     assert_eq!(verifier.signature_counts().again, 0);
     // About 2 ms each, until the account is empty. The ordinary runs, 0.13 ms, earn one more for
     // every hundred.
@@ -212,7 +212,7 @@ fn codes_that_a_hash_confuses_are_told_apart() {
     let work = work(&verifier, &sample, 10, true);
     // As with `traps_that_hash_much`: the limit of hashed bytes stops every run.
     assert_eq!((work.deferred, work.records, work.passed), (0, 0, 100));
-    assert_eq!(verifier.signature_counts().kernel, 100);
+    assert_eq!(verifier.signature_counts().libsecp256k1, 100);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn legacy_inputs_of_large_transactions_are_not_deferred() {
     let sample = transaction(3, &trap(64), &pairs(65), 900_000);
     let work = work(&verifier, &sample, 2, true);
     assert_eq!((work.deferred, work.records, work.passed), (0, 0, 6));
-    assert_eq!(verifier.signature_counts().kernel, 6);
+    assert_eq!(verifier.signature_counts().libsecp256k1, 6);
     // Nothing was hashed in vain.
     assert!(verifier.balance() >= CAP_NS - 6 * 300_000, "{}", verifier.balance());
 }
@@ -302,5 +302,5 @@ fn never_a_third_run() {
     assert_eq!(runs, 2);
     assert_eq!(verifier.signature_counts().again, 6);
     // Three keys are tried in the ordinary run.
-    assert_eq!(verifier.signature_counts().kernel, 18);
+    assert_eq!(verifier.signature_counts().libsecp256k1, 18);
 }

@@ -70,7 +70,7 @@ fn a_verifier_without_lanes_puts_nothing_off() {
     let mut deferred = Deferred::default();
     let outcome = verifier.verify_deferring(&prepared, 0, ScriptFlags::ALL, (), &mut deferred);
     assert_eq!((outcome, deferred.scripts()), (Ok(Outcome::Passed), 0));
-    assert_eq!(verifier.signature_counts().kernel, 2);
+    assert_eq!(verifier.signature_counts().libsecp256k1, 2);
     assert!(CoreVerifier::new(Signatures::Lanes).signatures_together() > 0);
 }
 
