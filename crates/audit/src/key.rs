@@ -123,6 +123,7 @@ impl Key {
         use std::os::unix::fs::MetadataExt;
         let file = open_regular(path)?;
         let mode = file.metadata().map_err(file_error(path))?.mode() & 0o777;
+        // Neither its group nor others may read it.
         if mode & 0o077 != 0 {
             return Err(KeyError::Exposed {
                 path: path.display().to_string(),

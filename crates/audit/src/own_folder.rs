@@ -29,6 +29,7 @@ pub(crate) fn open_own_folder(path: &Path) -> Result<(), AuditError> {
     };
     let linked = linked.map_err(file_error(path))?;
     let user = geteuid().as_raw();
+    // Root may link a folder for a user; another user could turn the link.
     let fault = if linked.is_symlink() && ![user, 0].contains(&linked.uid()) {
         Some(format!("a symbolic link of user {}", linked.uid()))
     } else {

@@ -8,7 +8,7 @@
 //! | 4, 4 | first and last height, little endian as all numbers |
 //! | 32, 32, 32 | hashes: of the parent of the first block, of the first block, of the last block |
 //! | 8, 8 | transactions, inputs |
-//! | 2 times 24 | number of coins made and the sum of their amounts; the same of coins spent |
+//! | 2 times 24 | number of coins created and the sum of their amounts; the same of coins spent |
 //! | 2 times 24 | the two products, hidden |
 //! | 32 for each block | id of its coinbase |
 //! | 4 | number of findings |
@@ -234,6 +234,7 @@ impl Part {
         let mut reader = Reader::new(&body[HEAD.len()..]);
         let magic = Magic(reader.array()?);
         let run = RunId(reader.array()?);
+        // First: the key of another run cannot check the seal.
         if check_seal && run != key.run() {
             return Err(PartError::OtherRun {
                 found: run,
@@ -255,6 +256,7 @@ impl Part {
             Fingerprint::from_parts(&reader.array()?, spent.0, spent.1),
         ];
         let blocks = last.checked_sub(first).ok_or(PartError::NoPart)?;
+        // No memory is taken for ids that the bytes cannot hold.
         if reader.remaining() / 32 <= blocks as usize {
             return Err(PartError::NoPart);
         }

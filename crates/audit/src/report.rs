@@ -110,6 +110,7 @@ impl Report {
         let AuditedSet::Data(set) = set else { return };
         let noted = match (self.verdict, figures) {
             (Verdict::Proved, Some(figures)) => Mark::leave(set, key.run(), figures),
+            // What an earlier audit has proved does not hold.
             (Verdict::Refuted, _) => Mark::remove(set),
             _ => Ok(()),
         };

@@ -90,6 +90,7 @@ pub(crate) fn set_sums(
 fn is_about_set(error: &AuditError) -> bool {
     match error {
         AuditError::Snapshot { .. } | AuditError::File(_) => true,
+        // A store that fails says nothing about the set.
         AuditError::Store(error) => error.is_corruption(),
         _ => false,
     }

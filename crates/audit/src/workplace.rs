@@ -55,6 +55,7 @@ impl Workplace {
     pub(crate) fn open(path: &Path, blocks: &ChainBlocks, states: FileStates) -> Result<Self, AuditError> {
         open_own_folder(path)?;
         let lock = File::open(path).map_err(file_error(path))?;
+        // A file system without locks is taken as it is.
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
             return Err(FileError::InUse { path: path.to_owned() }.into());
         }
@@ -65,6 +66,7 @@ impl Workplace {
         } else {
             let key = Key::draw()?;
             key.write(&key_path)?;
+            // Parts are of no use without their key.
             sync_folder(path).map_err(file_error(path))?;
             key
         };

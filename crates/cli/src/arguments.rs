@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_judged() {
+    fn values_are_checked() {
         assert!(parses(
             "blockmill connect --blocks a b --data d --network regtest --par 3"
         ));

@@ -6,12 +6,12 @@ use std::sync::LazyLock;
 pub(crate) const COMMIT: &str = env!("BLOCKMILL_COMMIT");
 
 /// The version of Core whose interpreter runs the scripts.
-pub(crate) const KERNEL: &str = blockmill_script::CORE_VERSION;
+pub(crate) const CORE: &str = blockmill_script::CORE_VERSION;
 
 /// What `--version` prints after the name.
 pub(crate) static VERSION: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "{} (commit {COMMIT}, scripts by Bitcoin Core {KERNEL})",
+        "{} (commit {COMMIT}, scripts by Bitcoin Core {CORE})",
         env!("CARGO_PKG_VERSION")
     )
 });

@@ -85,6 +85,7 @@ fn work() -> MutexGuard<'static, Work> {
 /// Notes what is done.
 pub(crate) fn set(doing: Doing) {
     let mut work = work();
+    // Other work has another speed.
     if work.begun.is_none() || !work.doing.is_same_work(&doing) {
         work.begun = Some((Instant::now(), doing.share().unwrap_or(0.0)));
     }

@@ -207,6 +207,7 @@ fn is_disk_full(failure: &Failure) -> bool {
         return error.code == rusqlite::ErrorCode::DiskFull;
     }
     let mut next: Option<&(dyn Error + 'static)> = Some(failure);
+    // The error of the system is the cause of another one.
     while let Some(error) = next {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         if matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)) {

@@ -2,7 +2,7 @@
 //! node.
 //!
 //! Neither is trusted. A file has no more headers than a chain can have by now. What a node answers
-//! is judged as it comes, header by header, and the first one that breaks a rule ends it.
+//! is checked as it comes, header by header, and the first one that breaks a rule ends it.
 
 use crate::arguments::or_standard_input;
 use crate::doing::{self, Doing};
@@ -145,7 +145,7 @@ fn headers_in(mut input: impl BufRead, path: &Path, most: u64) -> Result<Vec<Hea
     }
 }
 
-/// The headers of a node so far, as far as the next one is judged by them.
+/// The headers of a node so far, as far as the next one is checked by them.
 struct Chain<'a> {
     params: &'a Params,
     /// Hash of the last header.
@@ -222,6 +222,7 @@ fn ask(url: &str, is_first: bool) -> Result<Vec<u8>, Failure> {
         .map_err(|error| failed(plain::said(&error.to_string())))?;
     let status = answer.status_code;
     let most = match status {
+        // One byte more shows that an answer is too long.
         200 => (HEADERS_TOGETHER * Header::LENGTH) as u64 + 1,
         _ => WORDS_MAX,
     };
@@ -229,6 +230,7 @@ fn ask(url: &str, is_first: bool) -> Result<Vec<u8>, Failure> {
     let read = answer.by_ref().take(most).read_to_end(&mut bytes);
     if status != 200 {
         let said = String::from_utf8_lossy(&bytes);
+        // Later on, 404 means that the node has left the block.
         let rest_is_off = status == 404 && is_first;
         let advice = if rest_is_off { "; the node needs -rest=1" } else { "" };
         return Err(failed(format!("status {status}: {}{advice}", plain::said(&said))));

@@ -90,6 +90,7 @@ fn answer(mut stream: TcpStream, body: impl FnOnce() -> String) -> std::io::Resu
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut request = Vec::new();
     let mut part = [0; 1024];
+    // An empty line ends the head, and a request for figures has no more.
     while request.len() < REQUEST_MAX && !request.windows(4).any(|end| end == b"\r\n\r\n") {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -143,7 +144,7 @@ fn add_process(text: &mut String) {
         "blockmill_build_info{{version=\"{}\",commit=\"{}\",kernel=\"{}\"}} 1",
         env!("CARGO_PKG_VERSION"),
         build_info::COMMIT,
-        build_info::KERNEL
+        build_info::CORE
     );
     let Some(process) = Process::read() else {
         return;

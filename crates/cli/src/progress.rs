@@ -115,6 +115,7 @@ impl Recent {
         if self.points.back().is_some_and(|&(last, ..)| last > now) {
             self.points.clear();
         }
+        // One point that is old enough stays.
         while self.points.len() > 1 && self.points.get(1).is_some_and(|&(second, ..)| now - second >= RECENT) {
             self.points.pop_front();
         }
@@ -138,6 +139,7 @@ pub(crate) struct EngineMeter {
 /// A rate in three digits.
 fn rate_text(rate: f64) -> String {
     let (rate, unit) = match rate {
+        // What would round to four digits has the next unit.
         ..999.5 => return format!("{rate:.0}"),
         ..999_500.0 => (rate / 1e3, "k"),
         _ => (rate / 1e6, "M"),

@@ -105,6 +105,7 @@ fn witness_program(script: &[u8]) -> Option<(u8, &[u8])> {
 fn take_operation<'s>(script: &mut &'s [u8]) -> Option<(u8, &'s [u8])> {
     let (&code, rest) = script.split_first()?;
     let bytes_of_length = match code {
+        // One, two or four bytes.
         PUSHDATA1..=PUSHDATA4 => 1 << (code - PUSHDATA1),
         _ => 0,
     };
@@ -122,6 +123,7 @@ fn take_operation<'s>(script: &mut &'s [u8]) -> Option<(u8, &'s [u8])> {
 fn is_push_only(mut script: &[u8]) -> bool {
     while !script.is_empty() {
         match take_operation(&mut script) {
+            // As in Core, OP_RESERVED counts as a push.
             Some((..=OP_16, _)) => {}
             _ => return false,
         }
@@ -143,6 +145,7 @@ fn is_key(bytes: &[u8]) -> bool {
 fn small_number(code: u8, data: &[u8]) -> Option<u8> {
     let number = match (code, data) {
         (OP_1..=OP_16, _) => code - (OP_1 - 1),
+        // Smaller numbers have operations of their own.
         (1, &[number]) if number > 16 => number,
         _ => return None,
     };

@@ -56,6 +56,7 @@ fn on_first(answer: impl FnOnce(c_int) + Send + 'static) -> io::Result<Arc<Atomi
         flag::register_conditional_shutdown(signal, status_of(signal), Arc::clone(&stop))?;
         flag::register_usize(signal, Arc::clone(&SIGNAL), signal as usize)?;
         flag::register(signal, Arc::clone(&stop))?;
+        // A handler may do next to nothing, so it wakes a thread.
         low_level::pipe::register(signal, wake.try_clone()?)?;
     }
     Builder::new().name("signals".to_owned()).spawn(move || {

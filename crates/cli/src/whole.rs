@@ -66,6 +66,7 @@ fn advice(reason: &NotWhole) -> Option<&'static str> {
 fn of_leftover(first: &Leftover) -> Option<&'static str> {
     let folder = first.path.parent()?;
     let is_missing = |name: &str| {
+        // A link is there, wherever it leads.
         let found = folder.join(name).symlink_metadata();
         found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
     };

@@ -87,9 +87,11 @@ pub(super) fn parse_threads(text: &str) -> Result<usize, String> {
 
 /// A number of MiB, or of what a unit names: K, M, G or T, with iB after it or not.
 pub(super) fn parse_mebibytes(text: &str) -> Result<u32, String> {
+    // Letters at the end are a unit. A point among the digits is no digit.
     let digits = text.trim_end_matches(|character: char| !character.is_ascii_digit());
     let unit = text[digits.len()..].to_ascii_lowercase();
     let shift = match unit.strip_suffix("ib").or(unit.strip_suffix('b')).unwrap_or(&unit) {
+        // A lone B or iB is no unit.
         "" if unit.is_empty() => Some(20),
         "k" => Some(10),
         "m" => Some(20),

@@ -82,6 +82,7 @@ fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
     let params = params_of(Some(arguments.network), arguments.signet_challenge.as_ref())?;
     let mut headers = Vec::new();
     if let Some(source) = &arguments.headers {
+        // All at once: a chain is made of them below.
         let mut add = |more: Vec<Header>, _: &mut EngineMeter| {
             headers.extend(more);
             Ok(())
@@ -131,6 +132,7 @@ fn merged(arguments: &AuditMergeArguments) -> Result<u8, Failure> {
     let threads = threads(arguments.par);
     let open = |data| open_newest(data, arguments.older.reach(), threads);
     let data = arguments.data.as_deref().map(open).transpose()?;
+    // Before hours of work.
     data.iter().for_each(say_where_no_note_is_left);
     let set = match (&data, &arguments.snapshot) {
         (Some(data), _) => AuditedSet::Data(data),

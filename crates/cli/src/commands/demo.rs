@@ -89,6 +89,7 @@ fn demo_in(directory: &Path) -> Result<u8, Failure> {
     let report = engine.connect(&[blocks], &mut meter)?;
     drop(meter);
     let cpu_seconds = output::cpu_seconds() - cpu_before;
+    // The store is closed before it is read.
     drop(engine);
     if report.halt == Halt::Stopped {
         connect::say_halt(&report);

@@ -226,6 +226,7 @@ impl KeyReader<'_> {
         };
         let private_steps = match wildcard {
             Wildcard::Hardened => path.len(),
+            // What comes after the last hardened step needs no private key.
             _ => path.iter().rposition(is_hardened).map_or(0, |last| last + 1),
         };
         let (private_path, rest) = path.split_at(private_steps);

@@ -121,10 +121,10 @@ fn all_forms_of_keys_and_signatures_are_deferred() {
 
 #[test]
 fn what_one_verifier_defers_another_verifies() {
-    let (verifier, kernel) = (honest_verifier(), CoreVerifier::new(Signatures::OneByOne));
+    let (verifier, one_by_one) = (honest_verifier(), CoreVerifier::new(Signatures::OneByOne));
     let pushes = [[Push::Signed(2), Push::Signed(1)], [Push::Signed(2), Push::Wrong(1)]];
     let samples = pushes.map(|pushes| spend(Form::Witness, &both_or_neither(), &pushes));
-    for other in [&verifier, &kernel] {
+    for other in [&verifier, &one_by_one] {
         let mut deferred = Deferred::default();
         for (name, sample) in samples.iter().enumerate() {
             let prepared = prepare(&verifier, sample).unwrap();

@@ -53,11 +53,11 @@ fn verify(verifier: &CoreVerifier, block: &Block) -> (usize, f64) {
 #[test]
 fn every_script_passes() {
     let mut inputs = 0;
-    let kernel = CoreVerifier::new(Signatures::OneByOne);
+    let one_by_one = CoreVerifier::new(Signatures::OneByOne);
     let truth = honest_verifier();
     let lanes = CoreVerifier::new(Signatures::Lanes);
     for block in real_blocks() {
-        let (count, ordinarily) = verify(&kernel, &block);
+        let (count, ordinarily) = verify(&one_by_one, &block);
         let (_, recording) = verify(&truth, &block);
         verify(&lanes, &block);
         inputs += count;
@@ -72,7 +72,7 @@ fn every_script_passes() {
     if inputs == 0 {
         return;
     }
-    let (ordinary, counts) = (kernel.signature_counts(), truth.signature_counts());
+    let (ordinary, counts) = (one_by_one.signature_counts(), truth.signature_counts());
     assert!(
         ordinary.libsecp256k1 > inputs as u64 / 2 && ordinary.lanes == 0,
         "{ordinary:?}"

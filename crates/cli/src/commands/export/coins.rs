@@ -179,6 +179,7 @@ impl Rows for Coins<'_> {
                 .into_iter()
                 .map(|(outpoint, coin)| CoinRow::new(&outpoint, &coin, network));
             let piece = match rows {
+                // Where few coins are wanted, most batches have none.
                 0 => None,
                 _ => Some(convert(&mut converted)?),
             };

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Most bytes that are read of a block, as in Core. The limit is above any valid size, so that the
-/// rules judge the size.
+/// rules check the size.
 const BLOCK_BYTES_MAX: u64 = 32 << 20;
 
 /// Most bytes that are read of undo data: a block has room for 24,390 inputs, each of which may
