@@ -145,11 +145,7 @@ fn answer(event: &str, signal: &str, text: impl FnOnce(&Work) -> String) {
         (text(&work), fields, work.bar.clone())
     };
     // A user who asks for quiet has asked for this answer, too.
-    let line = Line::new(Level::Warning, event, &line, fields);
-    match bar {
-        Some(bar) => bar.suspend(|| line.write()),
-        None => line.write(),
-    }
+    Line::new(Level::Warning, event, &line, fields).write_above(bar.as_ref());
 }
 
 /// Says that the command is about to stop, and what a second signal does.

@@ -10,6 +10,7 @@ use crate::terminal::{Mark, stderr_columns, wrapped};
 use blockmill_chain::{Event, Level, Older, Rejected, Unreadable};
 use blockmill_rules::RejectKind;
 use clap::ValueEnum;
+use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::io::Write;
@@ -123,6 +124,14 @@ impl<'a> Line<'a> {
         };
         text.push('\n');
         let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    /// Writes the line so that it stays above a bar, if there is one.
+    pub(crate) fn write_above(&self, bar: Option<&ProgressBar>) {
+        match bar {
+            Some(bar) => bar.suspend(|| self.write()),
+            None => self.write(),
+        }
     }
 
     fn json(&self, time: SystemTime) -> String {

@@ -31,6 +31,7 @@ struct Figures {
 }
 
 /// The figures, shared with the thread that serves them.
+#[derive(Clone)]
 pub(crate) struct Metrics {
     figures: Arc<Mutex<Figures>>,
 }

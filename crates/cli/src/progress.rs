@@ -3,6 +3,7 @@
 use crate::advice;
 use crate::doing::{self, Doing};
 use crate::log::{self, Line};
+use crate::metrics::Metrics;
 use crate::output::duration_text;
 use blockmill_chain::{Event, Indexing, Observer, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -69,10 +70,7 @@ impl Meter {
 
     /// Writes a line that stays above the bar.
     pub(crate) fn say(&self, line: &Line<'_>) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| line.write()),
-            None => line.write(),
-        }
+        line.write_above(self.bar.as_ref());
     }
 
     pub(crate) fn clear(&self) {
@@ -134,6 +132,7 @@ impl Recent {
 pub(crate) struct EngineMeter {
     pub(crate) meter: Meter,
     recent: Recent,
+    metrics: Option<Metrics>,
 }
 
 /// A rate in three digits.
@@ -191,9 +190,15 @@ fn progress_json(progress: &Progress, recent: Rates) -> Value {
 
 impl EngineMeter {
     pub(crate) fn new() -> Self {
+        Self::with_metrics(None)
+    }
+
+    /// One that gives the progress to `metrics`, too.
+    pub(crate) fn with_metrics(metrics: Option<Metrics>) -> Self {
         Self {
             meter: Meter::new(),
             recent: Recent::default(),
+            metrics,
         }
     }
 
@@ -252,6 +257,9 @@ impl Observer for EngineMeter {
     }
 
     fn progress(&mut self, progress: &Progress) {
+        if let Some(metrics) = &self.metrics {
+            metrics.set_progress(progress);
+        }
         let recent = &mut self.recent;
         self.meter.show(Doing::Blocks(*progress), "progress", || {
             let recent = recent.add(progress);
