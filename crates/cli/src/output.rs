@@ -155,7 +155,7 @@ impl Facts {
 }
 
 /// Rows of two columns on standard output. On a terminal, values are broken into its columns.
-pub(crate) fn table(out: &mut dyn Write, rows: &[(&str, String)]) -> io::Result<()> {
+fn table(out: &mut dyn Write, rows: &[(&str, String)]) -> io::Result<()> {
     let width = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
     let columns = stdout_columns();
     for (name, value) in rows {

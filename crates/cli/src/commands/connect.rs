@@ -85,16 +85,16 @@ impl FiguresObserver for FiguresWatcher {
 }
 
 fn print(report: &ConnectReport, arguments: &ConnectArguments) -> io::Result<()> {
-    let mut out = output::stdout();
     let cpu_seconds = output::cpu_seconds();
     if arguments.json {
-        output::json_line(&mut out, &report::connect_json(report, cpu_seconds))?;
+        output::json_line(&mut output::stdout(), &report::json_of(report, cpu_seconds))
     } else if arguments.verbose {
-        report::connect_table(&mut out, report, cpu_seconds)?;
+        report::print_table(report, cpu_seconds)
     } else {
-        writeln!(out, "{}", report::connect_line(report))?;
+        let mut out = output::stdout();
+        writeln!(out, "{}", report::line(report))?;
+        out.flush()
     }
-    out.flush()
 }
 
 pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {

@@ -3,12 +3,11 @@
 use crate::arguments::GenerateArguments;
 use crate::doing::Doing;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Facts};
 use crate::progress::Meter;
 use crate::signals;
 use blockmill_chaingen::{ChainSpec, Progress, Summary, write_chain_until};
 use serde_json::json;
-use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -51,21 +50,18 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let start = Instant::now();
     let summary = write_with_progress(&arguments.out, &spec, &stop)?;
-    let rows = [
-        ("profile", summary.profile.clone()),
-        ("network", summary.network.clone()),
-        ("tip", summary.tip.clone()),
-        ("height", summary.height.to_string()),
-        ("transactions", summary.transactions.to_string()),
-        ("inputs", summary.inputs.to_string()),
-        ("outputs", summary.outputs.to_string()),
-        ("coins", summary.coins.to_string()),
-        ("bytes", summary.bytes.to_string()),
-        ("hash_serialized_3", summary.hash_serialized_3.clone()),
-        ("seconds", format!("{:.3}", start.elapsed().as_secs_f64())),
-    ];
-    let mut out = output::stdout();
-    output::table(&mut out, &rows)?;
-    out.flush()?;
+    Facts::default()
+        .row("profile", &summary.profile)
+        .row("network", &summary.network)
+        .row("tip", &summary.tip)
+        .row("height", summary.height)
+        .row("transactions", summary.transactions)
+        .row("inputs", summary.inputs)
+        .row("outputs", summary.outputs)
+        .row("coins", summary.coins)
+        .row("bytes", summary.bytes)
+        .row("hash_serialized_3", &summary.hash_serialized_3)
+        .row("seconds", format!("{:.3}", start.elapsed().as_secs_f64()))
+        .print(false)?;
     Ok(0)
 }

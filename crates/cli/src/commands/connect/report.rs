@@ -1,7 +1,7 @@
 //! The report of a run: a line, a table, or JSON.
 
 use crate::log::{rejected_json, unreadable_json};
-use crate::output::{bytes, counted, mebibytes, table};
+use crate::output::{Facts, bytes, counted, mebibytes, stdout};
 use crate::verifier::signatures_text;
 use crate::whole;
 use blockmill_engine::ConnectReport;
@@ -29,7 +29,7 @@ fn put(object: &mut Value, key: &str, value: Value) {
 }
 
 /// The report of `connect` as JSON.
-pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> Value {
+pub(super) fn json_of(report: &ConnectReport, cpu_seconds: f64) -> Value {
     let wholeness = report.wholeness();
     let mut object = Value::Null;
     for (key, value) in [
@@ -73,7 +73,7 @@ fn named<B>(blocks: &[B], json: fn(&B) -> Value) -> Value {
 }
 
 /// The report of `connect` in a line.
-pub(crate) fn connect_line(report: &ConnectReport) -> String {
+pub(super) fn line(report: &ConnectReport) -> String {
     format!(
         "connected {} to height {}: {} in {:.1} s",
         counted(report.totals.blocks, "block"),
@@ -97,54 +97,41 @@ fn group(totals: &Totals, name: &str) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// The report of `connect` for a person who wants all of it.
-pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_seconds: f64) -> io::Result<()> {
+/// Prints the report of `connect` for a person who wants all of it.
+pub(crate) fn print_table(report: &ConnectReport, cpu_seconds: f64) -> io::Result<()> {
     let totals = &report.totals;
-    let seconds = report.seconds.max(1e-9);
-    let rows = [
-        ("network", report.network.to_owned()),
-        ("tip", report.tip.to_string()),
-        ("height", format!("{} (from {})", report.height, report.start_height)),
-        (
-            "blocks",
-            format!("{} ({:.0} per second)", totals.blocks, totals.blocks as f64 / seconds),
-        ),
-        ("transactions", totals.transactions.to_string()),
-        (
-            "inputs",
-            format!("{} ({:.0} per second)", totals.inputs, totals.inputs as f64 / seconds),
-        ),
-        ("size", bytes(totals.bytes)),
-        ("signatures", signatures_text(&report.signatures, &totals.signatures)),
-        ("seconds", format!("{:.3} (CPU {cpu_seconds:.3})", report.seconds)),
-        (
-            "cache",
-            format!(
-                "{}, at most {} coins in {:.1} MiB",
-                group(totals, "cache"),
-                report.cache_coins_max,
-                mebibytes(report.cache_bytes_max)
-            ),
-        ),
-        (
-            "store",
-            format!("{:.1} MiB of memory beside the cache", mebibytes(report.store_memory)),
-        ),
-        ("ahead", group(totals, "fetch")),
-        (
+    let rate = |count: u64| format!("{count} ({:.0} per second)", count as f64 / report.seconds.max(1e-9));
+    let cache = format!(
+        "{}, at most {} coins in {:.1} MiB",
+        group(totals, "cache"),
+        report.cache_coins_max,
+        mebibytes(report.cache_bytes_max)
+    );
+    let store = format!("{:.1} MiB of memory beside the cache", mebibytes(report.store_memory));
+    Facts::default()
+        .row("network", report.network)
+        .row("tip", report.tip)
+        .row("height", format!("{} (from {})", report.height, report.start_height))
+        .row("blocks", rate(totals.blocks))
+        .row("transactions", totals.transactions)
+        .row("inputs", rate(totals.inputs))
+        .row("size", bytes(totals.bytes))
+        .row("signatures", signatures_text(&report.signatures, &totals.signatures))
+        .row("seconds", format!("{:.3} (CPU {cpu_seconds:.3})", report.seconds))
+        .row("cache", cache)
+        .row("store", store)
+        .row("ahead", group(totals, "fetch"))
+        .row(
             "written",
             format!("{} flushes, {}", totals.flushes, group(totals, "flush")),
-        ),
-        ("queues", group(totals, "queues")),
-    ];
-    table(out, &rows)?;
+        )
+        .row("queues", group(totals, "queues"))
+        .print(false)?;
+    let mut out = stdout();
     writeln!(out, "{:12}  {:>10}  {:>10}", "stage", "busy s", "wait s")?;
     for (name, time) in totals.stages.named() {
-        writeln!(
-            out,
-            "{name:12}  {:>10.3}  {:>10.3}",
-            time.busy_seconds, time.wait_seconds
-        )?;
+        let (busy, wait) = (time.busy_seconds, time.wait_seconds);
+        writeln!(out, "{name:12}  {busy:>10.3}  {wait:>10.3}")?;
     }
-    Ok(())
+    out.flush()
 }
