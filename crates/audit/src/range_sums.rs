@@ -120,8 +120,8 @@ fn add_output(of: &OfTransaction, vout: u32, output: &Output<'_>, to: &mut Adder
 const NO_HEIGHT: &str = "its undo data does not have the heights of all coins: a Bitcoin Core before 0.15 wrote it; a newer \
      one with -reindex makes it anew, or connect these blocks, and audit the data directory";
 
-/// What a block spends out of order: the first coin that is not created below it, nor earlier in it.
-/// And whether there is a coin without a height, of which nothing can be said.
+/// What a block spends out of order: the first coin that is not created below it, nor earlier in
+/// it. And whether there is a coin without a height, of which nothing can be said.
 fn order(change: &BlockChange<'_>, hash: &BlockHash) -> impl Iterator<Item = Finding> {
     let (block, height) = (change.block, change.height);
     // By id, the first transaction that has it.

@@ -44,8 +44,8 @@ impl Meter {
         }
     }
 
-    /// Notes what is done, and shows it where the next update is due. Plain text has the text alone;
-    /// JSON has `event` and the fields, too.
+    /// Notes what is done, and shows it where the next update is due. Plain text has the text
+    /// alone; JSON has `event` and the fields, too.
     pub(crate) fn show(&mut self, doing: Doing, event: &str, text_and_fields: impl FnOnce() -> (String, Value)) {
         doing::set(doing);
         let interval = if self.bar.is_some() {

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 /// The engine's script verifier in this command.
 pub(crate) type Verifier = CoreVerifier;
 
-/// A verifier for one run of a command. `Auto` has lanes if they are fast on this machine; `OneByOne`
-/// has none.
+/// A verifier for one run of a command. `Auto` has lanes if they are fast on this machine;
+/// `OneByOne` has none.
 pub(crate) fn verifier(signatures: Signatures) -> Verifier {
     match signatures {
         Signatures::Auto => CoreVerifier::automatic(),

@@ -34,8 +34,8 @@ pub enum VerifyError {
 pub enum Outcome {
     /// The scripts pass.
     Passed,
-    /// The scripts pass if all deferred signature checks are valid. [`ScriptVerifier::verify_deferred`]
-    /// gives the verdict.
+    /// The scripts pass if all deferred signature checks are valid.
+    /// [`ScriptVerifier::verify_deferred`] gives the verdict.
     Deferred,
 }
 
@@ -133,9 +133,9 @@ pub trait ScriptVerifier: Send + Sync {
     }
 
     /// Verifies the deferred signature checks. `decided` gets the verdict of each script. Some
-    /// scripts run again and defer other checks: they stay in `deferred`, and a second call verifies
-    /// them all. `prepare` prepares the transaction of a script again, or returns the one from the
-    /// script before.
+    /// scripts run again and defer other checks: they stay in `deferred`, and a second call
+    /// verifies them all. `prepare` prepares the transaction of a script again, or returns the one
+    /// from the script before.
     #[expect(clippy::type_complexity, reason = "a name for it would hide that it is a closure")]
     fn verify_deferred<T: Send>(
         &self,

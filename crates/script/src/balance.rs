@@ -7,8 +7,9 @@
 //! below zero, scripts are run ordinarily at once, which gains a little. The account is capped. So
 //! all work is at most 1.15 times that of ordinary runs, and the cap.
 //!
-//! Work that is far more than honest scripts make is taken from the account when it is deferred, and
-//! given back when it is decided: many hostile scripts may be deferred before the first is decided.
+//! Work that is far more than honest scripts make is taken from the account when it is deferred,
+//! and given back when it is decided: many hostile scripts may be deferred before the first is
+//! decided.
 //!
 //! No verdict depends on the account.
 

@@ -98,7 +98,8 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<u8, Failure> {
     let (audit, status) = audit(&set, &figures, hashes);
     let (disk_size, store_memory) = (set.store().disk_size()?, set.store().memory());
     let serialized = hashes.has_serialized().then_some(figures.hash_serialized_3);
-    // In BTC. A double has not all digits of a sum beyond the money supply, so the text has its own.
+    // In BTC. A double has not all digits of a sum beyond the money supply, so the text has its
+    // own.
     let total = (amount(figures.total_amount), bitcoins(figures.total_amount));
     let mut facts = Facts::default();
     facts

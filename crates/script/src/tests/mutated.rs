@@ -1,5 +1,5 @@
-//! Inputs with something changed: deferred and verified, run ordinarily, and run through the interface
-//! of Core's kernel library. All three agree.
+//! Inputs with something changed: deferred and verified, run ordinarily, and run through the
+//! interface of Core's kernel library. All three agree.
 
 use super::cases;
 use super::lanes::{Lie, honest_verifier, verifier_with};
