@@ -1,5 +1,5 @@
-//! Script checks, and the two ways of running them on one thread: ordinary, or deferred and verified
-//! together.
+//! Script checks, and the two ways of running them on one thread: ordinary, or deferred and
+//! verified together.
 
 use blockmill_harness::{Failure, Run, Stopwatch, same};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
