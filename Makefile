@@ -9,7 +9,7 @@ CARGO_FLAGS ?= --locked
 .PHONY: help run test python python-modules build install dist features examples deps kernel-deps fetch outside models memcheck one-core fuzz lint doc bench clean
 
 help:
-	@echo "make run    install what is missing, build the command, run 'blockmill demo'"
+	@echo "make run    install what is missing, build what 'blockmill demo' needs, run it"
 	@echo "make test   build everything, run 'blockmill demo' and all tests, then list the tests that were left out"
 	@echo "make outside  crates outside the workspace that embed the verifier, built from nothing"
 	@echo "make examples  the examples of the crates in lib/"
@@ -23,8 +23,10 @@ help:
 	@echo "make lint   formatting, clippy with warnings denied, documentation"
 	@echo "make bench  the benchmark tables (minutes)"
 
+# Without Parquet, SQLite and descriptors, whose libraries take four CPU minutes. `make test` builds
+# nothing more for it: its command has other features either way.
 run: deps fetch
-	$(CARGO) build --release -p blockmill-cli $(CARGO_FLAGS)
+	$(CARGO) build --release -p blockmill-cli --no-default-features --features generate $(CARGO_FLAGS)
 	./target/release/blockmill demo
 
 # Core's source comes in a package that no target depends on. So a build does not download it.

@@ -152,7 +152,7 @@ fn run<T: Send>(
 fn signatures(name: &str) -> PyResult<Signatures> {
     match name {
         "auto" => Ok(Signatures::Auto),
-        "kernel" => Ok(Signatures::Kernel),
+        "kernel" => Ok(Signatures::OneByOne),
         "lanes" => Ok(Signatures::Lanes),
         other => Err(usage(format!("signatures: {other} is none of auto, kernel and lanes"))),
     }
@@ -161,7 +161,7 @@ fn signatures(name: &str) -> PyResult<Signatures> {
 fn verifier(signatures: Signatures) -> Arc<CoreVerifier> {
     Arc::new(match signatures {
         Signatures::Auto => CoreVerifier::automatic(),
-        Signatures::Kernel => CoreVerifier::new(blockmill_script::Signatures::Kernel),
+        Signatures::OneByOne => CoreVerifier::new(blockmill_script::Signatures::OneByOne),
         Signatures::Lanes => CoreVerifier::new(blockmill_script::Signatures::Lanes),
     })
 }
@@ -247,13 +247,13 @@ pub(crate) fn index_chain<'py>(
     let params = params(&network, challenge.as_deref())?;
     let headers = headers(headers_of_others)?;
     let found = run(py, hear, |stop, observer| {
-        let verifier = verifier(Signatures::Kernel);
+        let verifier = verifier(Signatures::OneByOne);
         let sources = Sources {
             blocks: &blocks,
             headers: &headers,
             params: &params,
         };
-        let auditor = Auditor::new(&verifier, 1, Signatures::Kernel, stop);
+        let auditor = Auditor::new(&verifier, 1, Signatures::OneByOne, stop);
         match snapshot {
             Some(snapshot) => auditor.chain_of(&sources, &snapshot, observer),
             None => Ok(ChainOfSet::Found(Box::new(auditor.chain(&sources, observer)?))),

@@ -217,6 +217,7 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
                 times: ThreadTimes::default(),
             });
         }
+        // The caller keeps it.
         let keep = &mut |_: &Part| Ok(());
         let mut summed = self.sum(blocks, &[heights], key, observer, keep)?;
         if !summed.is_complete {

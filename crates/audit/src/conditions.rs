@@ -6,7 +6,7 @@ use blockmill_rules::Params;
 /// Which conditions are checked: all of them, but in tests that show what each is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Conditions {
-    /// A coin is spent after it was made.
+    /// A coin is spent after it was created.
     pub(crate) order: bool,
     /// No two coinbases are the same.
     pub(crate) once: bool,

@@ -1,13 +1,11 @@
 //! Why an audit cannot be made.
 
 use crate::key::KeyError;
-use crate::part::PartError;
 use blockmill_blockfiles::FileError;
 use blockmill_checks::verify::VerifyBlockError;
 use blockmill_coins::{SnapshotError, StoreError};
 use blockmill_datadir::OpenError;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// Why an audit cannot be made. What speaks against a proof is no error, but a
@@ -39,15 +37,6 @@ pub enum AuditError {
     /// Threads cannot be made, or the script verifier failed.
     #[error(transparent)]
     Verifier(#[from] VerifyBlockError),
-    /// A file is no part of the run.
-    #[error("{}: {error}", path.display())]
-    Part {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        #[source]
-        error: PartError,
-    },
     /// The directory of a run is not the user's alone: others could put a key or parts into it.
     #[error(
         "{}: {why}: --resume needs a directory that belongs to you, and into which nobody else can write",
@@ -72,12 +61,4 @@ pub enum AuditError {
     /// The caller asked to stop.
     #[error("stopped before the end")]
     Stopped,
-}
-
-/// The error of the system for a file.
-pub(crate) fn file_error(path: &Path) -> impl Fn(io::Error) -> FileError + '_ {
-    |error| FileError::Io {
-        path: path.to_owned(),
-        error,
-    }
 }

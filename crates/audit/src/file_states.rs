@@ -91,6 +91,7 @@ fn state(path: Option<&Path>) -> Vec<u8> {
     let times = [
         metadata.mtime(),
         metadata.mtime_nsec(),
+        // Nobody sets this time.
         metadata.ctime(),
         metadata.ctime_nsec(),
     ];

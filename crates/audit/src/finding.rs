@@ -10,11 +10,11 @@ use std::fmt;
 pub enum FindingKind {
     /// A block breaks a rule, with the coins that its undo data says it spends.
     Block = 1,
-    /// A block spends a coin that is made later, by its height, or by its position in the block.
+    /// A block spends a coin that is created later, by its height, or by its position in the block.
     Order = 2,
-    /// Two coinbases are the same, so that a coin could be made twice.
+    /// Two coinbases are the same, so that a coin could be created twice.
     Once = 3,
-    /// The coins that blocks make are not those that blocks spend and the set has.
+    /// The coins that blocks create are not those that blocks spend and the set has.
     Sums = 4,
     /// The block of the set is not in the chain of most work.
     Chain = 5,

@@ -208,7 +208,7 @@ impl Fingerprinter {
         false
     }
 
-    /// Begins the factors of coins of a transaction, made at a height.
+    /// Begins the factors of coins of a transaction, created at a height.
     #[inline]
     pub(crate) fn of_transaction(&self, txid: &Txid, height: u32, is_coinbase: bool) -> OfTransaction {
         let code = u64::from(height) << 1 | u64::from(is_coinbase);

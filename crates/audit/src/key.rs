@@ -1,6 +1,7 @@
 //! The key of a run.
 
 use crate::field::Element;
+use crate::file_error::file_error;
 use blockmill_block::hex;
 use blockmill_blockfiles::{FileError, NewFile, open_regular};
 use hmac::{Hmac, KeyInit, Mac};
@@ -43,6 +44,12 @@ pub enum KeyError {
     /// The operating system gives no random numbers.
     #[error("random numbers: {0}")]
     Random(getrandom::Error),
+}
+
+/// A name for bytes: the first half of a hash of them. Each domain has its own names.
+pub(crate) fn name_of(domain: &[u8], bytes: &[u8]) -> [u8; 16] {
+    let hash: [u8; 32] = Sha256::new().chain_update(domain).chain_update(bytes).finalize().into();
+    std::array::from_fn(|index| hash[index])
 }
 
 /// Names a run: a hash of its key.
@@ -114,12 +121,9 @@ impl Key {
     /// [`KeyError`].
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         use std::os::unix::fs::MetadataExt;
-        let io = |error| FileError::Io {
-            path: path.to_owned(),
-            error,
-        };
         let file = open_regular(path)?;
-        let mode = file.metadata().map_err(io)?.mode() & 0o777;
+        let mode = file.metadata().map_err(file_error(path))?.mode() & 0o777;
+        // Neither its group nor others may read it.
         if mode & 0o077 != 0 {
             return Err(KeyError::Exposed {
                 path: path.display().to_string(),
@@ -132,7 +136,7 @@ impl Key {
         };
         match file.take(FILE_LENGTH_MAX).read_to_string(&mut text) {
             Err(error) if error.kind() == ErrorKind::InvalidData => return Err(no_key()),
-            read => read.map_err(io)?,
+            read => read.map_err(file_error(path))?,
         };
         let digits = text.strip_prefix(FILE_HEAD).ok_or_else(no_key)?.trim();
         let bytes = hex::decode(digits).map_err(|_| no_key())?;
@@ -145,26 +149,16 @@ impl Key {
     /// # Errors
     /// [`KeyError::File`], also if there is a file of this name.
     pub fn write(&self, path: &Path) -> Result<(), KeyError> {
-        let io = |error| FileError::Io {
-            path: path.to_owned(),
-            error,
-        };
         let mut new = NewFile::begin_private(path)?;
         let text = format!("{FILE_HEAD}\n{}\n", hex::encode(&self.bytes));
-        new.write_all(text.as_bytes()).map_err(io)?;
+        new.write_all(text.as_bytes()).map_err(file_error(path))?;
         new.complete()?;
         Ok(())
     }
 
     /// The run's name.
     pub fn run(&self) -> RunId {
-        let mut hash = Sha256::new();
-        hash.update(b"blockmill audit run");
-        hash.update(self.bytes);
-        let hash: [u8; 32] = hash.finalize().into();
-        let mut run = [0; 16];
-        run.copy_from_slice(&hash[..16]);
-        RunId(run)
+        RunId(name_of(b"blockmill audit run", &self.bytes))
     }
 
     /// The two points.

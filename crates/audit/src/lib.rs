@@ -1,7 +1,7 @@
 //! A whole chain of blocks validated in any order, on any number of threads and machines.
 //!
 //! Undo data has the coins that each block spends. With it every rule of every block is checked
-//! alone. Whether it is true, two products say: the coins that all blocks make are those that all
+//! alone. Whether it is true, two products say: the coins that all blocks create are those that all
 //! blocks spend, and those of a UTXO set. `docs/audit.md` has the argument.
 //!
 //! - [`Auditor`] audits a directory of block files and a snapshot, a data directory, or a range of
@@ -33,6 +33,7 @@ mod audit;
 mod conditions;
 mod error;
 mod field;
+mod file_error;
 mod file_states;
 mod finding;
 mod fingerprint;

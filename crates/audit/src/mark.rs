@@ -8,15 +8,15 @@
 //!
 //! The last line is a checksum of those before it.
 
-use crate::error::{AuditError, file_error};
-use crate::key::RunId;
+use crate::error::AuditError;
+use crate::file_error::file_error;
+use crate::key::{RunId, name_of};
 use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, hex};
 use blockmill_blockfiles::{FileError, NewFile, open_regular};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StoreError, UtxoStats};
 use blockmill_datadir::UtxoSet;
-use sha2::{Digest, Sha256};
 use std::cmp::Ordering;
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
@@ -70,21 +70,12 @@ pub struct StoreName(pub [u8; 16]);
 impl StoreName {
     /// The name of a set's store. None if the store has no identity.
     fn of(set: &UtxoSet) -> Result<Option<Self>, StoreError> {
-        Ok(set.store().identity()?.map(|identity| {
-            let mut hash = Sha256::new();
-            hash.update(b"blockmill audited store");
-            hash.update(identity);
-            let hash: [u8; 32] = hash.finalize().into();
-            let mut name = [0; 16];
-            name.copy_from_slice(&hash[..16]);
-            Self(name)
-        }))
+        let identity = set.store().identity()?;
+        Ok(identity.map(|identity| Self(name_of(b"blockmill audited store", &identity))))
     }
 
     fn wanted(set: &UtxoSet) -> Result<Self, MarkError> {
-        Self::of(set)?.ok_or_else(|| MarkError::NoIdentity {
-            path: set.directory().path().to_owned(),
-        })
+        Self::of(set)?.ok_or_else(|| no_identity(set))
     }
 }
 
@@ -295,9 +286,13 @@ impl Mark {
 /// The commit that a set's store is at.
 fn commit_of(set: &UtxoSet) -> Result<u64, MarkError> {
     let commit = set.store().last_commit()?;
-    commit.map(|commit| commit.number).ok_or_else(|| MarkError::NoIdentity {
+    commit.map(|commit| commit.number).ok_or_else(|| no_identity(set))
+}
+
+fn no_identity(set: &UtxoSet) -> MarkError {
+    MarkError::NoIdentity {
         path: set.directory().path().to_owned(),
-    })
+    }
 }
 
 fn remove(path: &Path) -> Result<(), FileError> {

@@ -1,7 +1,8 @@
 //! Parts of a run, joined with the fingerprint of a set.
 
 use crate::conditions::{ChainFacts, Conditions, Repeat};
-use crate::error::{AuditError, file_error};
+use crate::error::AuditError;
+use crate::file_error::file_error;
 use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use crate::joined::Joined;

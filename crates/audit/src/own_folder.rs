@@ -3,7 +3,8 @@
 //! Who knows the key of a run can make up coins, and who can seal parts can make up proofs. So the
 //! key and the parts of a run are taken only from a folder of the user's own.
 
-use crate::error::{AuditError, file_error};
+use crate::error::AuditError;
+use crate::file_error::file_error;
 use rustix::process::geteuid;
 use std::fs::{DirBuilder, Metadata};
 use std::io::ErrorKind;
@@ -28,6 +29,7 @@ pub(crate) fn open_own_folder(path: &Path) -> Result<(), AuditError> {
     };
     let linked = linked.map_err(file_error(path))?;
     let user = geteuid().as_raw();
+    // Root may link a folder for a user; another user could turn the link.
     let fault = if linked.is_symlink() && ![user, 0].contains(&linked.uid()) {
         Some(format!("a symbolic link of user {}", linked.uid()))
     } else {

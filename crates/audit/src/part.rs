@@ -8,7 +8,7 @@
 //! | 4, 4 | first and last height, little endian as all numbers |
 //! | 32, 32, 32 | hashes: of the parent of the first block, of the first block, of the last block |
 //! | 8, 8 | transactions, inputs |
-//! | 2 times 24 | number of coins made and the sum of their amounts; the same of coins spent |
+//! | 2 times 24 | number of coins created and the sum of their amounts; the same of coins spent |
 //! | 2 times 24 | the two products, hidden |
 //! | 32 for each block | id of its coinbase |
 //! | 4 | number of findings |
@@ -26,7 +26,8 @@ use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::Fingerprint;
 use crate::key::{Key, RunId};
 use crate::range_sums::{FINDINGS_MAX, RangeSums};
-use blockmill_block::{BlockHash, Magic, Txid};
+use blockmill_block::reader::Reader;
+use blockmill_block::{BlockHash, DecodeError, Magic, Txid};
 use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use thiserror::Error;
@@ -230,9 +231,10 @@ impl Part {
             return Err(PartError::NoPart);
         }
         hide(&mut body[PRODUCTS], key, seal);
-        let mut reader = Fields(&body[HEAD.len()..]);
+        let mut reader = Reader::new(&body[HEAD.len()..]);
         let magic = Magic(reader.array()?);
         let run = RunId(reader.array()?);
+        // First: the key of another run cannot check the seal.
         if check_seal && run != key.run() {
             return Err(PartError::OtherRun {
                 found: run,
@@ -244,17 +246,18 @@ impl Part {
         }
         let (first, last) = (reader.u32()?, reader.u32()?);
         let [parent, first_hash, last_hash] = [reader.array()?, reader.array()?, reader.array()?].map(BlockHash);
-        let (transactions, inputs) = (reader.u64()?, reader.u64()?);
+        let (transactions, inputs) = (u64_of(&mut reader)?, u64_of(&mut reader)?);
         let [created, spent] = [
-            (reader.u64()?, i128::from_le_bytes(reader.array()?)),
-            (reader.u64()?, i128::from_le_bytes(reader.array()?)),
+            (u64_of(&mut reader)?, i128::from_le_bytes(reader.array()?)),
+            (u64_of(&mut reader)?, i128::from_le_bytes(reader.array()?)),
         ];
         let [created, spent] = [
             Fingerprint::from_parts(&reader.array()?, created.0, created.1),
             Fingerprint::from_parts(&reader.array()?, spent.0, spent.1),
         ];
         let blocks = last.checked_sub(first).ok_or(PartError::NoPart)?;
-        if reader.0.len() / 32 <= blocks as usize {
+        // No memory is taken for ids that the bytes cannot hold.
+        if reader.remaining() / 32 <= blocks as usize {
             return Err(PartError::NoPart);
         }
         let mut coinbases = Vec::new();
@@ -263,8 +266,7 @@ impl Part {
         }
         let mut findings = Vec::new();
         for _ in 0..reader.u32()? {
-            let [kind] = reader.array()?;
-            let kind = FindingKind::from_number(kind).ok_or(PartError::NoPart)?;
+            let kind = FindingKind::from_number(reader.u8()?).ok_or(PartError::NoPart)?;
             let height = Some(reader.u32()?).filter(|&height| height != u32::MAX);
             let hash = BlockHash(reader.array()?);
             let length = u16::from_le_bytes(reader.array()?);
@@ -276,9 +278,7 @@ impl Part {
                 reason: std::str::from_utf8(reason).map_err(|_| PartError::NoPart)?.to_owned(),
             });
         }
-        if !reader.0.is_empty() {
-            return Err(PartError::NoPart);
-        }
+        reader.finish()?;
         Ok(Self {
             magic,
             run,
@@ -301,7 +301,7 @@ impl Part {
 
 /// Bytes of a part that begins so, at most. None if no part begins so.
 fn length_max(begin: &[u8]) -> Option<u64> {
-    let mut heights = Fields(begin.strip_prefix(&HEAD)?.get(HEIGHTS_END - HEAD.len() - 8..)?);
+    let mut heights = Reader::new(begin.strip_prefix(&HEAD)?.get(HEIGHTS_END - HEAD.len() - 8..)?);
     let (first, last) = (heights.u32().ok()?, heights.u32().ok()?);
     let blocks = u64::from(last.checked_sub(first)?) + 1;
     let fixed = (PRODUCTS.end + 4 + FINDINGS_BYTES_MAX + SEAL) as u64;
@@ -318,28 +318,14 @@ fn hide(products: &mut [u8], key: &Key, seal: &[u8; SEAL]) {
     }
 }
 
-/// Bytes that are taken from the front.
-struct Fields<'a>(&'a [u8]);
+/// Eight bytes, little endian.
+fn u64_of(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
+    Ok(u64::from_le_bytes(reader.array()?))
+}
 
-impl<'a> Fields<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], PartError> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(PartError::NoPart)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], PartError> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(PartError::NoPart)?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    fn u32(&mut self) -> Result<u32, PartError> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Result<u64, PartError> {
-        Ok(u64::from_le_bytes(self.array()?))
+impl From<DecodeError> for PartError {
+    fn from(_: DecodeError) -> Self {
+        Self::NoPart
     }
 }
 

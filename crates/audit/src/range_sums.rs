@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// Sums over blocks, which may be added in any order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RangeSums {
-    /// Coins that the blocks make.
+    /// Coins that the blocks create.
     pub(crate) created: Fingerprint,
     /// Coins that they spend, by their undo data; and those that are lost to a repeated coinbase.
     pub(crate) spent: Fingerprint,
@@ -120,12 +120,12 @@ fn add_output(of: &OfTransaction, vout: u32, output: &Output<'_>, to: &mut Adder
 const NO_HEIGHT: &str = "its undo data does not have the heights of all coins: a Bitcoin Core before 0.15 wrote it; a newer \
      one with -reindex makes it anew, or connect these blocks, and audit the data directory";
 
-/// What a block spends out of order: the first coin that is not made below it, nor earlier in it.
-/// And whether there is a coin without a height, of which nothing can be said.
+/// What a block spends out of order: the first coin that is not created below it, nor earlier in
+/// it. And whether there is a coin without a height, of which nothing can be said.
 fn order(change: &BlockChange<'_>, hash: &BlockHash) -> impl Iterator<Item = Finding> {
     let (block, height) = (change.block, change.height);
     // By id, the first transaction that has it.
-    let mut makers: Option<HashMap<Txid, usize>> = None;
+    let mut creators: Option<HashMap<Txid, usize>> = None;
     let (mut out_of_order, mut without_height) = (None, None);
     for (index, transaction) in block.transactions().enumerate().skip(1) {
         for (input, coin) in transaction.inputs().zip(change.undo.transaction(index - 1).iter()) {
@@ -138,12 +138,12 @@ fn order(change: &BlockChange<'_>, hash: &BlockHash) -> impl Iterator<Item = Fin
                 continue;
             }
             let outpoint = input.previous_output();
-            let makers = makers.get_or_insert_with(|| {
+            let creators = creators.get_or_insert_with(|| {
                 let indices = (0..block.transaction_count()).rev();
                 indices.map(|index| (block.transaction(index).txid(), index)).collect()
             });
-            let is_made_before = makers.get(&outpoint.txid).is_some_and(|&maker| maker < index);
-            if coin.height > height || !is_made_before {
+            let is_created_before = creators.get(&outpoint.txid).is_some_and(|&creator| creator < index);
+            if coin.height > height || !is_created_before {
                 let reason = format!(
                     "transaction {index} spends coin {outpoint}, which is of height {} and not made before it",
                     coin.height

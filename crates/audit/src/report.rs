@@ -110,6 +110,7 @@ impl Report {
         let AuditedSet::Data(set) = set else { return };
         let noted = match (self.verdict, figures) {
             (Verdict::Proved, Some(figures)) => Mark::leave(set, key.run(), figures),
+            // What an earlier audit has proved does not hold.
             (Verdict::Refuted, _) => Mark::remove(set),
             _ => Ok(()),
         };
@@ -158,21 +159,12 @@ pub(crate) fn without_work(
     height: Option<u32>,
     findings: Vec<Finding>,
 ) -> Report {
-    Report {
-        verdict: Verdict::of(&findings),
-        network: ChainFacts::of_magic(blocks.params().magic()).network,
-        height,
-        hash,
-        blocks: 0,
-        transactions: 0,
-        inputs: 0,
-        coins: 0,
+    let chain = ChainFacts::of_magic(blocks.params().magic());
+    let joined = Joined {
         findings,
-        times: ThreadTimes::default(),
-        sum_time: Duration::ZERO,
-        wholeness: Wholeness::default(),
-        not_noted: None,
-    }
+        ..Joined::default()
+    };
+    report(&chain, joined, &SetSums::nothing(hash), height, ThreadTimes::default())
 }
 
 /// The report on a set whose block is not in the chain.

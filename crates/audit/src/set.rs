@@ -1,6 +1,7 @@
 //! The fingerprint of a set: of a snapshot, or of a data directory.
 
 use crate::error::AuditError;
+use crate::file_error::file_error;
 use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use blockmill_block::{BlockHash, Coin, Magic, OutPoint};
@@ -13,6 +14,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use thiserror::Error;
 
 /// The set that an audit is about.
 #[derive(Clone, Copy)]
@@ -36,18 +38,29 @@ pub(crate) struct SetSums {
 
 /// The head of a snapshot.
 pub(crate) fn snapshot_head(path: &Path, magic: Magic) -> Result<SnapshotMetadata, AuditError> {
-    let reader = SnapshotReader::new(open(path)?, magic).map_err(AuditError::snapshot(path))?;
-    Ok(*reader.metadata())
+    Ok(*open(path, magic)?.metadata())
 }
 
 /// The network that a snapshot belongs to.
 pub(crate) fn snapshot_network(path: &Path) -> Result<Magic, AuditError> {
-    blockmill_coins::snapshot_network(open(path)?).map_err(AuditError::snapshot(path))
+    blockmill_coins::snapshot_network(open_regular(path)?).map_err(AuditError::snapshot(path))
 }
 
-/// It is opened several times, which a pipe cannot be.
-fn open(path: &Path) -> Result<File, AuditError> {
-    Ok(open_regular(path)?)
+impl SetSums {
+    /// Of no coins.
+    pub(crate) fn nothing(block: BlockHash) -> Self {
+        Self {
+            block,
+            coins: Fingerprint::default(),
+            figures: None,
+            time: Duration::ZERO,
+        }
+    }
+}
+
+/// A snapshot after its head. It is opened several times, which a pipe cannot be.
+fn open(path: &Path, magic: Magic) -> Result<SnapshotReader<File>, AuditError> {
+    SnapshotReader::new(open_regular(path)?, magic).map_err(AuditError::snapshot(path))
 }
 
 /// The sums of a set, whose block has this height. A set that is damaged, or whose file cannot be
@@ -67,13 +80,8 @@ pub(crate) fn set_sums(
     match sums {
         Ok(sums) => Ok((sums, None)),
         Err(error) if is_about_set(&error) => {
-            let none = SetSums {
-                block,
-                coins: Fingerprint::default(),
-                figures: None,
-                time: Duration::ZERO,
-            };
-            Ok((none, Some(Finding::general(FindingKind::Set, error.to_string()))))
+            let finding = Finding::general(FindingKind::Set, error.to_string());
+            Ok((SetSums::nothing(block), Some(finding)))
         }
         Err(error) => Err(error),
     }
@@ -82,6 +90,7 @@ pub(crate) fn set_sums(
 fn is_about_set(error: &AuditError) -> bool {
     match error {
         AuditError::Snapshot { .. } | AuditError::File(_) => true,
+        // A store that fails says nothing about the set.
         AuditError::Store(error) => error.is_corruption(),
         _ => false,
     }
@@ -98,7 +107,17 @@ struct Adding<'a> {
     observer: &'a mut dyn Observer,
 }
 
-impl Adding<'_> {
+impl<'a> Adding<'a> {
+    fn new(of: Option<u64>, stop: &'a AtomicBool, observer: &'a mut dyn Observer) -> Self {
+        Self {
+            fingerprint: Fingerprint::default(),
+            time: Duration::ZERO,
+            of,
+            stop,
+            observer,
+        }
+    }
+
     fn add(&mut self, (batch, time): &(Fingerprint, Duration)) -> Result<(), AuditError> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(AuditError::Stopped);
@@ -121,21 +140,12 @@ fn of_batch(fingerprinter: &Fingerprinter, batch: &[(OutPoint, Coin)]) -> (Finge
 }
 
 /// Why the coins of a snapshot are not added up.
+#[derive(Debug, Error)]
 enum SetError {
-    Snapshot(SnapshotError),
-    Audit(AuditError),
-}
-
-impl From<SnapshotError> for SetError {
-    fn from(error: SnapshotError) -> Self {
-        Self::Snapshot(error)
-    }
-}
-
-impl From<AuditError> for SetError {
-    fn from(error: AuditError) -> Self {
-        Self::Audit(error)
-    }
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Audit(#[from] AuditError),
 }
 
 /// The sums of a snapshot, whose base has this height.
@@ -148,15 +158,9 @@ pub(crate) fn of_snapshot(
     observer: &mut dyn Observer,
 ) -> Result<SetSums, AuditError> {
     let magic = snapshot_network(path)?;
-    let reader = SnapshotReader::new(open(path)?, magic).map_err(AuditError::snapshot(path))?;
+    let reader = open(path, magic)?;
     let metadata = *reader.metadata();
-    let mut adding = Adding {
-        fingerprint: Fingerprint::default(),
-        time: Duration::ZERO,
-        of: Some(metadata.coins),
-        stop,
-        observer,
-    };
+    let mut adding = Adding::new(Some(metadata.coins), stop, observer);
     let read = for_each_batch_of(
         reader.chunks(base_height),
         threads,
@@ -182,13 +186,7 @@ pub(crate) fn of_data(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<SetSums, AuditError> {
-    let mut adding = Adding {
-        fingerprint: Fingerprint::default(),
-        time: Duration::ZERO,
-        of: None,
-        stop,
-        observer,
-    };
+    let mut adding = Adding::new(None, stop, observer);
     let mut stats = StatsBuilder::new(Hashes::Serialized);
     set.for_each_batch(
         &|batch: Batch| {
@@ -211,10 +209,7 @@ pub(crate) fn of_data(
 impl AuditError {
     pub(crate) fn snapshot(path: &Path) -> impl Fn(SnapshotError) -> Self + Copy {
         move |error| match error {
-            SnapshotError::Io(error) => Self::File(blockmill_blockfiles::FileError::Io {
-                path: path.to_owned(),
-                error,
-            }),
+            SnapshotError::Io(error) => Self::File(file_error(path)(error)),
             error => Self::Snapshot {
                 path: path.to_owned(),
                 error,

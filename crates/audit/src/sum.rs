@@ -43,7 +43,7 @@ impl Piece {
     }
 
     fn add_unverified(&mut self, unverified: &Unverified) {
-        match judged(unverified) {
+        match unread_or_finding(unverified) {
             Ok(unread) => self.unreadable.push(unread),
             Err(finding) => self.sums.findings.push(finding),
         }
@@ -51,7 +51,7 @@ impl Piece {
 }
 
 /// Why a block is not read; or that it breaks a rule.
-fn judged(unverified: &Unverified) -> Result<Unread, Finding> {
+fn unread_or_finding(unverified: &Unverified) -> Result<Unread, Finding> {
     let Unverified {
         hash,
         height,

@@ -3,7 +3,8 @@
 //! The name of a part's file has its heights, and the state of the files that it was made from. A
 //! part that has something against a proof is kept only while these files stay as they are.
 
-use crate::error::{AuditError, file_error};
+use crate::error::AuditError;
+use crate::file_error::file_error;
 use crate::file_states::{FileStates, StateId};
 use crate::key::Key;
 use crate::merge::read_part;
@@ -54,6 +55,7 @@ impl Workplace {
     pub(crate) fn open(path: &Path, blocks: &ChainBlocks, states: FileStates) -> Result<Self, AuditError> {
         open_own_folder(path)?;
         let lock = File::open(path).map_err(file_error(path))?;
+        // A file system without locks is taken as it is.
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
             return Err(FileError::InUse { path: path.to_owned() }.into());
         }
@@ -64,6 +66,7 @@ impl Workplace {
         } else {
             let key = Key::draw()?;
             key.write(&key_path)?;
+            // Parts are of no use without their key.
             sync_folder(path).map_err(file_error(path))?;
             key
         };

@@ -45,6 +45,7 @@ const fn parse_reversed(text: &[u8]) -> [u8; 32] {
         let digit = match text[index] {
             character @ b'0'..=b'9' => character - b'0',
             character @ b'a'..=b'f' => character - b'a' + 10,
+            // It is a literal in the source, so the build fails.
             _ => panic!("not a lower-case hex digit"),
         };
         bytes[31 - index / 2] = bytes[31 - index / 2] << 4 | digit;

@@ -195,6 +195,7 @@ impl<'a> Reader<'a> {
         let mut value: u64 = 0;
         loop {
             let byte = self.u8()?;
+            // The next shift would lose bits.
             if value > max >> 7 {
                 return Err(DecodeError::VarIntTooLarge { offset });
             }

@@ -51,11 +51,13 @@ pub(crate) fn is_public_key(word: &str) -> bool {
 
 /// Whether a word is a private key in the wallet import format.
 pub(crate) fn is_private_key(word: &str) -> bool {
+    // The versions of the main network, and of all others.
     base58::decode_check(word).is_ok_and(|bytes| [128, 239].contains(&bytes[0]))
 }
 
 /// Whether what base58 stands for has the length and the version of an address, and a checksum.
 fn is_old_address(bytes: &[u8]) -> bool {
+    // Hashes of keys and of scripts, on the main network and on the others.
     bytes.len() == 25 && [0, 5, 111, 196].contains(&bytes[0])
 }
 
@@ -169,6 +171,7 @@ fn wrong_digits(start: u32, digits: &[u8]) -> Vec<usize> {
             changes.push(Change { remainder, at, digit });
         }
     }
+    // By remainder, so that the second of two changes is looked up.
     changes.sort_unstable();
     let find = |wanted: u32| {
         let found = changes.binary_search_by_key(&wanted, |change| change.remainder).ok()?;

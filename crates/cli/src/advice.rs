@@ -14,6 +14,7 @@ pub(crate) fn of_remedy(remedy: Remedy) -> &'static str {
         Remedy::RemoveFile => "remove what is there of it and connect with --network, and it is made again",
         Remedy::SubmitAgain => "submit these blocks again",
         Remedy::ConnectAgain => "connect the blocks again, into this data directory",
+        // Kinds of damage that come later end here, too.
         _ => "connect into a new data directory",
     }
 }

@@ -1,25 +1,33 @@
 //! The command line.
+//!
+//! - [`shared`]: arguments that several commands have;
+//! - [`values`]: what they are read as;
+//! - [`audit`], [`export`]: the arguments of the commands with several calls.
 
 pub(crate) mod audit;
+pub(crate) mod export;
+mod shared;
+mod values;
 
 use self::audit::AuditArguments;
+use self::export::ExportCommand;
+pub(crate) use self::shared::{
+    DataArguments, EngineArguments, Force, OlderArgument, SetArguments, chain_of, is_standard, or_standard_input,
+    params_of,
+};
+use self::values::{
+    AssumeValid, HashesArgument, network, parse_address, parse_assume_valid, parse_hex, parse_mebibytes, parse_threads,
+};
+pub(crate) use self::values::{HexBytes, SignaturesArgument};
 #[cfg(feature = "descriptors")]
 use crate::descriptors::IndexRange;
-use crate::failure::Failure;
 use crate::log::Format;
-use crate::verifier::Verifier;
-use blockmill_block::{BlockHash, Network, OutPoint, hex};
-use blockmill_blockfiles::{FileError, NewFile};
-use blockmill_chain::Signatures;
+use blockmill_block::{BlockHash, Network, OutPoint};
 #[cfg(feature = "generate")]
 use blockmill_chaingen::Profile;
-use blockmill_coins::stats::Hashes;
-use blockmill_datadir::{ChainId, Earlier, Reach};
-use blockmill_engine::{Engine, EngineBuilder};
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The options of all commands stand together, after those of each.
@@ -93,69 +101,6 @@ pub(crate) struct CompletionsArguments {
     /// The shell
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
-}
-
-/// Where validation happens.
-#[derive(Debug, Args)]
-pub(crate) struct DataArguments {
-    /// Data directory
-    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
-    pub(crate) data: PathBuf,
-    /// Network; needed only to make a data directory
-    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK", value_parser = network())]
-    pub(crate) network: Option<Network>,
-    /// Challenge of a custom signet, in hex; implies --network signet
-    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
-    pub(crate) signet_challenge: Option<HexBytes>,
-}
-
-impl DataArguments {
-    /// An engine on the directory, for the chain that the arguments name.
-    pub(crate) fn engine(&self) -> Result<EngineBuilder<Verifier>, Failure> {
-        let builder = Engine::builder(&self.data);
-        Ok(match self.chain_id()? {
-            Some(chain_id) => builder.chain_id(chain_id),
-            None => builder,
-        })
-    }
-
-    fn chain_id(&self) -> Result<Option<ChainId>, Failure> {
-        chain_of(self.network, self.signet_challenge.as_ref())
-    }
-}
-
-/// The chain that two arguments name, if they name one. A challenge implies a signet.
-pub(crate) fn chain_of(network: Option<Network>, challenge: Option<&HexBytes>) -> Result<Option<ChainId>, Failure> {
-    let Some(network) = network.or(challenge.map(|_| Network::Signet)) else {
-        return Ok(None);
-    };
-    Ok(Some(ChainId {
-        network,
-        signet_challenge: challenge_of(network, challenge)?,
-    }))
-}
-
-/// The bytes of a challenge; an error unless the network is a signet.
-pub(crate) fn challenge_of(network: Network, challenge: Option<&HexBytes>) -> Result<Option<Vec<u8>>, Failure> {
-    if challenge.is_some() && network != Network::Signet {
-        let text = format!("--signet-challenge is for signet, not for {network}");
-        return Err(Failure::Usage(text));
-    }
-    Ok(challenge.map(|challenge| challenge.0.clone()))
-}
-
-/// How validation works.
-#[derive(Debug, Args)]
-pub(crate) struct EngineArguments {
-    /// Threads that validate [default: all cores]
-    #[arg(long, value_name = "N", value_parser = parse_threads)]
-    pub(crate) par: Option<usize>,
-    /// Memory for the coins cache: in MiB, or with a unit as 4GiB or 900M
-    #[arg(long, value_name = "SIZE", env = "BLOCKMILL_DBCACHE", default_value = "450", value_parser = parse_mebibytes)]
-    pub(crate) dbcache: u32,
-    /// Seconds of work between flushes to the data directory
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = parse_seconds)]
-    pub(crate) flush_seconds: f64,
 }
 
 #[derive(Debug, Args)]
@@ -239,56 +184,6 @@ pub(crate) struct VerifyArguments {
     pub(crate) json: bool,
 }
 
-/// The set at an earlier height.
-#[derive(Debug, Args)]
-pub(crate) struct AtArgument {
-    /// The set as it was after the block of this height; block files are needed from there on
-    #[arg(long = "at", value_name = "HEIGHT")]
-    pub(crate) height: Option<u32>,
-    /// With --at: a directory of blk*.dat files, or a single block file, that has blocks above the
-    /// height, beside those that connect has read; may be given several times
-    #[arg(long = "blocks", value_name = "PATH", requires = "height")]
-    sources: Vec<PathBuf>,
-}
-
-impl AtArgument {
-    /// The height that is asked for, if one is, and where blocks may lie.
-    pub(crate) fn earlier(&self) -> Option<Earlier<'_>> {
-        let sources = &self.sources;
-        self.height.map(|height| Earlier { height, sources })
-    }
-}
-
-/// Whether an older set will do.
-#[derive(Debug, Args)]
-pub(crate) struct OlderArgument {
-    /// Where the end of the store is damaged or lost, take the older set that it still has
-    #[arg(long)]
-    allow_older: bool,
-}
-
-impl OlderArgument {
-    /// Which set is taken.
-    pub(crate) fn reach(&self) -> Reach {
-        match self.allow_older {
-            true => Reach::Older,
-            false => Reach::Synced,
-        }
-    }
-}
-
-/// A set that is read.
-#[derive(Debug, Args)]
-pub(crate) struct SetArguments {
-    /// Data directory
-    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
-    pub(crate) data: PathBuf,
-    #[command(flatten)]
-    pub(crate) at: AtArgument,
-    #[command(flatten)]
-    pub(crate) older: OlderArgument,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
     /// Data directory
@@ -299,30 +194,6 @@ pub(crate) struct StatusArguments {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// The hashes of a set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum HashesArgument {
-    /// No hash: the figures alone
-    None,
-    /// hash_serialized_3
-    Serialized,
-    /// MuHash
-    Muhash,
-    /// Both
-    Both,
-}
-
-impl From<HashesArgument> for Hashes {
-    fn from(argument: HashesArgument) -> Self {
-        match argument {
-            HashesArgument::None => Self::Neither,
-            HashesArgument::Serialized => Self::Serialized,
-            HashesArgument::Muhash => Self::MuHash,
-            HashesArgument::Both => Self::Both,
-        }
-    }
 }
 
 #[derive(Debug, Args)]
@@ -363,134 +234,6 @@ pub(crate) struct BalanceArguments {
     /// Addresses, output descriptors, and scripts as raw:HEX
     #[arg(value_name = "ADDRESS|DESCRIPTOR|raw:HEX", required = true)]
     pub(crate) targets: Vec<String>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ExportCommand {
-    /// Write a row for each coin
-    Coins(ExportCoinsArguments),
-    /// Write a row for each transaction of some blocks, with the coins that it spends
-    Blocks(ExportBlocksArguments),
-}
-
-/// What becomes of a file that is there already.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Force {
-    /// Replace the file if it is there, once the new one is complete
-    #[arg(long = "force")]
-    is_forced: bool,
-}
-
-impl Force {
-    /// Begins a file.
-    pub(crate) fn begin(self, path: &Path) -> Result<NewFile, FileError> {
-        match self.is_forced {
-            true => NewFile::replacing(path),
-            false => NewFile::begin(path),
-        }
-    }
-}
-
-/// The format of a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TableFormat {
-    /// Apache Parquet, compressed
-    #[cfg(feature = "tables")]
-    Parquet,
-    /// Comma-separated values, with a head
-    Csv,
-    /// A line of JSON for each row
-    Jsonl,
-    /// A SQLite database with a table coins, and an index of its scripts
-    #[cfg(feature = "tables")]
-    Sqlite,
-}
-
-/// Whose coins are exported.
-#[cfg(feature = "descriptors")]
-#[derive(Debug, Args)]
-pub(crate) struct WantedArguments {
-    /// Only coins of these addresses, output descriptors, and scripts as raw:HEX
-    #[arg(long = "where", value_name = "ADDRESS|DESCRIPTOR|raw:HEX")]
-    pub(crate) texts: Vec<String>,
-    /// Indices of descriptors with a wildcard, END or BEGIN-END
-    #[arg(long, value_name = "RANGE", default_value = "1000")]
-    pub(crate) range: IndexRange,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ExportCoinsArguments {
-    /// Data directory
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "BLOCKMILL_DATA",
-        required_unless_present = "snapshot"
-    )]
-    pub(crate) data: Option<PathBuf>,
-    /// A file of Bitcoin Core's dumptxoutset or of snapshot dump, instead of a data directory;
-    /// - is standard input
-    #[arg(long, value_name = "FILE")]
-    pub(crate) snapshot: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) at: AtArgument,
-    #[command(flatten)]
-    pub(crate) older: OlderArgument,
-    /// Format of the table [default: what the ending of the file's name says]
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: Option<TableFormat>,
-    #[cfg(feature = "descriptors")]
-    #[command(flatten)]
-    pub(crate) wanted: WantedArguments,
-    /// The file to write, or - for standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
-    #[command(flatten)]
-    pub(crate) force: Force,
-}
-
-/// The format of a table whose rows hold lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum NestedFormat {
-    /// Apache Parquet, compressed
-    #[cfg(feature = "tables")]
-    Parquet,
-    /// A line of JSON for each row
-    Jsonl,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ExportBlocksArguments {
-    /// Directories of blk*.dat files, or single block files; with rev*.dat files beside them, they
-    /// need no data directory
-    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "data")]
-    pub(crate) blocks: Vec<PathBuf>,
-    /// Data directory: its chain and its undo data, and the block files that it was made from
-    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
-    pub(crate) data: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) older: OlderArgument,
-    /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only without a data
-    /// directory
-    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK", value_parser = network())]
-    pub(crate) network: Option<Network>,
-    /// Challenge of a custom signet, in hex; implies --network signet
-    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
-    pub(crate) signet_challenge: Option<HexBytes>,
-    /// Height of the first block
-    #[arg(long, value_name = "HEIGHT", default_value_t = 0)]
-    pub(crate) from: u32,
-    /// Height of the last block [default: the tip]
-    #[arg(long, value_name = "HEIGHT")]
-    pub(crate) to: Option<u32>,
-    /// Format of the table [default: what the ending of the file's name says]
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: Option<NestedFormat>,
-    /// The file to write, or - for standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
-    #[command(flatten)]
-    pub(crate) force: Force,
 }
 
 #[derive(Debug, Subcommand)]
@@ -601,103 +344,6 @@ pub(crate) struct DemoArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
 }
-/// Bytes given in hex. Clap would read a plain `Vec` as an option that may be repeated.
-#[derive(Debug, Clone)]
-pub(crate) struct HexBytes(pub(crate) Vec<u8>);
-
-/// How signatures are verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SignaturesArgument {
-    /// In lanes for blocks with over two weeks of work above them, else one by one
-    Auto,
-    /// By libsecp256k1 alone
-    #[value(alias = "kernel")]
-    OneByOne,
-    /// In lanes for all blocks
-    Lanes,
-}
-
-impl From<SignaturesArgument> for Signatures {
-    fn from(argument: SignaturesArgument) -> Self {
-        match argument {
-            SignaturesArgument::Auto => Self::Auto,
-            SignaturesArgument::OneByOne => Self::Kernel,
-            SignaturesArgument::Lanes => Self::Lanes,
-        }
-    }
-}
-
-/// A block hash, or 0 for none.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct AssumeValid(pub(crate) Option<BlockHash>);
-
-/// The names of networks, and those that Bitcoin Core has for them.
-fn network() -> impl TypedValueParser<Value = Network> {
-    let names = Network::ALL.map(|network| {
-        let value = PossibleValue::new(network.name());
-        match network {
-            Network::Bitcoin => value.aliases(["main", "mainnet"]),
-            Network::Testnet3 => value.aliases(["test", "testnet"]),
-            _ => value,
-        }
-    });
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<Network>())
-}
-
-fn parse_hex(text: &str) -> Result<HexBytes, String> {
-    hex::decode(text).map(HexBytes).map_err(|error| error.to_string())
-}
-
-fn parse_threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(threads @ 1..=1024) => Ok(threads),
-        _ => Err("expected a number of threads from 1 to 1024".to_owned()),
-    }
-}
-
-/// A number of MiB, or of what a unit names: K, M, G or T, with iB after it or not.
-fn parse_mebibytes(text: &str) -> Result<u32, String> {
-    let digits = text.trim_end_matches(|character: char| !character.is_ascii_digit());
-    let unit = text[digits.len()..].to_ascii_lowercase();
-    let shift = match unit.strip_suffix("ib").or(unit.strip_suffix('b')).unwrap_or(&unit) {
-        "" if unit.is_empty() => Some(20),
-        "k" => Some(10),
-        "m" => Some(20),
-        "g" => Some(30),
-        "t" => Some(40),
-        _ => None,
-    };
-    let bytes = shift.and_then(|shift| digits.parse::<u64>().ok()?.checked_mul(1 << shift));
-    match bytes.map(|bytes| u32::try_from(bytes >> 20)) {
-        Some(Ok(mebibytes)) if mebibytes > 0 => Ok(mebibytes),
-        _ => Err("expected at least 1 MiB, as in 450, 900M or 4GiB".to_owned()),
-    }
-}
-
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=60.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected a number of seconds from 0 to 60".to_owned()),
-    }
-}
-
-fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    match text.parse::<u16>() {
-        Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
-        Err(_) => match text.to_socket_addrs().map(|mut found| found.next()) {
-            Ok(Some(address)) => Ok(address),
-            _ => Err("expected an address such as localhost:9332, or a port".to_owned()),
-        },
-    }
-}
-
-fn parse_assume_valid(text: &str) -> Result<AssumeValid, String> {
-    if text == "0" {
-        return Ok(AssumeValid(None));
-    }
-    let hash = text.parse().map_err(|error| format!("{error}"))?;
-    Ok(AssumeValid(Some(hash)))
-}
 
 #[cfg(test)]
 mod tests {
@@ -714,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_judged() {
+    fn values_are_checked() {
         assert!(parses(
             "blockmill connect --blocks a b --data d --network regtest --par 3"
         ));
@@ -738,38 +384,6 @@ mod tests {
         assert!(!parses(
             "blockmill generate --out o --blocks 5 --profile mixed --signatures lanes"
         ));
-    }
-
-    #[test]
-    fn sizes_have_units() {
-        for (text, mebibytes) in [
-            ("1", 1),
-            ("450", 450),
-            ("900M", 900),
-            ("900MiB", 900),
-            ("4g", 4_096),
-            ("4GB", 4_096),
-            ("2048k", 2),
-            ("1T", 1 << 20),
-        ] {
-            assert_eq!(parse_mebibytes(text), Ok(mebibytes), "{text}");
-        }
-        for text in [
-            "",
-            "0",
-            "M",
-            "-1",
-            "1.5G",
-            "1023k",
-            "5X",
-            "5iB",
-            "b",
-            "4 G",
-            "99999999T",
-            "5\u{e9}",
-        ] {
-            assert!(parse_mebibytes(text).is_err(), "{text}");
-        }
     }
 
     #[test]

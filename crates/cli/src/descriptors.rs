@@ -121,6 +121,7 @@ impl Parser<'_> {
         if let Some(script) = text.strip_prefix("raw:") {
             return self.raw(script);
         }
+        // No address has a parenthesis.
         if !text.contains('(') {
             return self.address(text);
         }
@@ -184,6 +185,7 @@ impl Parser<'_> {
             found.extend(of(format!("sh(wpkh({key}))"))?);
             Ok(found)
         });
+        // A key that is not compressed has none.
         found.extend(with_witness.unwrap_or_default());
         Ok(found)
     }
@@ -209,6 +211,7 @@ impl Parser<'_> {
             _ => return Err("rawtr() takes one key".to_owned()),
         };
         let x_only = key.derive_public_key(&self.secp).inner.x_only_public_key().0;
+        // OP_1, and a push of 32 bytes.
         let mut script = vec![0x51, 32];
         script.extend(x_only.serialize());
         let named = KeyNames::of(&self.secp, true).name(key);
@@ -232,6 +235,7 @@ impl Parser<'_> {
                 .map(|branch| self.parse(&template, branch, index))
                 .collect::<Result<Vec<_>, _>>()
         };
+        // Only hardened children of a private key have another text for each index.
         let fixed = match template.is_hardened() {
             true => None,
             false => Some(parse_all(0)?),
@@ -325,7 +329,7 @@ fn of_miniscript(error: &miniscript::Error) -> String {
     }
 }
 
-/// Judges the script inside of `wsh()`.
+/// Checks the script inside of `wsh()`.
 fn check_sane(descriptor: &Descriptor<DescriptorPublicKey>) -> Result<(), AnalysisError> {
     let inner = match descriptor {
         Descriptor::Wsh(wsh) => wsh.as_inner(),

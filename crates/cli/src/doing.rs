@@ -2,7 +2,7 @@
 //! another thread writes at once.
 
 use crate::log::Line;
-use crate::progress::duration_text;
+use crate::output::duration_text;
 use blockmill_chain::{Indexing, Level, Progress};
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -39,7 +39,7 @@ impl Doing {
     }
 
     /// The share that is done, from 0 to 1; none where nobody knows.
-    fn share(&self) -> Option<f64> {
+    pub(crate) fn share(&self) -> Option<f64> {
         match *self {
             Self::Something(_) => None,
             Self::Indexing(indexing) => {
@@ -85,6 +85,7 @@ fn work() -> MutexGuard<'static, Work> {
 /// Notes what is done.
 pub(crate) fn set(doing: Doing) {
     let mut work = work();
+    // Other work has another speed.
     if work.begun.is_none() || !work.doing.is_same_work(&doing) {
         work.begun = Some((Instant::now(), doing.share().unwrap_or(0.0)));
     }
@@ -110,6 +111,7 @@ impl Work {
         let remaining = (1.0 - share).max(0.0);
         let seconds = self.begun.and_then(|(begun, first)| {
             let done = share - first;
+            // Without any progress nobody can tell.
             (done > 0.0).then(|| begun.elapsed().as_secs_f64() * remaining / done)
         });
         (Some(remaining), seconds)
@@ -143,11 +145,7 @@ fn answer(event: &str, signal: &str, text: impl FnOnce(&Work) -> String) {
         (text(&work), fields, work.bar.clone())
     };
     // A user who asks for quiet has asked for this answer, too.
-    let line = Line::new(Level::Warning, event, &line, fields);
-    match bar {
-        Some(bar) => bar.suspend(|| line.write()),
-        None => line.write(),
-    }
+    Line::new(Level::Warning, event, &line, fields).write_above(bar.as_ref());
 }
 
 /// Says that the command is about to stop, and what a second signal does.

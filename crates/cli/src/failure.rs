@@ -143,6 +143,7 @@ impl Failure {
     pub(crate) fn status(&self) -> u8 {
         match self {
             _ if self.is_stop() => signals::status(),
+            // Before all others: a write of any kind may meet it.
             _ if is_disk_full(self) => 4,
             Self::Open(error) | Self::Past(PastError::Open(error)) | Self::Audit(AuditError::Open(error)) => {
                 open_status(error)
@@ -206,6 +207,7 @@ fn is_disk_full(failure: &Failure) -> bool {
         return error.code == rusqlite::ErrorCode::DiskFull;
     }
     let mut next: Option<&(dyn Error + 'static)> = Some(failure);
+    // The error of the system is the cause of another one.
     while let Some(error) = next {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         if matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)) {

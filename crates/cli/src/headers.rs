@@ -2,9 +2,9 @@
 //! node.
 //!
 //! Neither is trusted. A file has no more headers than a chain can have by now. What a node answers
-//! is judged as it comes, header by header, and the first one that breaks a rule ends it.
+//! is checked as it comes, header by header, and the first one that breaks a rule ends it.
 
-use crate::commands::or_standard_input;
+use crate::arguments::or_standard_input;
 use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::plain;
@@ -145,7 +145,7 @@ fn headers_in(mut input: impl BufRead, path: &Path, most: u64) -> Result<Vec<Hea
     }
 }
 
-/// The headers of a node so far, as far as the next one is judged by them.
+/// The headers of a node so far, as far as the next one is checked by them.
 struct Chain<'a> {
     params: &'a Params,
     /// Hash of the last header.
@@ -222,6 +222,7 @@ fn ask(url: &str, is_first: bool) -> Result<Vec<u8>, Failure> {
         .map_err(|error| failed(plain::said(&error.to_string())))?;
     let status = answer.status_code;
     let most = match status {
+        // One byte more shows that an answer is too long.
         200 => (HEADERS_TOGETHER * Header::LENGTH) as u64 + 1,
         _ => WORDS_MAX,
     };
@@ -229,6 +230,7 @@ fn ask(url: &str, is_first: bool) -> Result<Vec<u8>, Failure> {
     let read = answer.by_ref().take(most).read_to_end(&mut bytes);
     if status != 200 {
         let said = String::from_utf8_lossy(&bytes);
+        // Later on, 404 means that the node has left the block.
         let rest_is_off = status == 404 && is_first;
         let advice = if rest_is_off { "; the node needs -rest=1" } else { "" };
         return Err(failed(format!("status {status}: {}{advice}", plain::said(&said))));
@@ -236,6 +238,8 @@ fn ask(url: &str, is_first: bool) -> Result<Vec<u8>, Failure> {
     read.map_err(|error| failed(plain::said(&error.to_string())))?;
     Ok(bytes)
 }
+
+const ASKING: Doing = Doing::Something("asking a node for headers");
 
 /// The headers of a node's active chain.
 fn of_node(
@@ -248,7 +252,7 @@ fn of_node(
     let (url, most) = (url.trim_end_matches('/'), headers_max(params));
     let mut chain = Chain::new(params);
     let mut kept: Vec<Header> = Vec::new();
-    doing::set(Doing::Something("asking a node for headers"));
+    doing::set(ASKING);
     loop {
         if stop.load(Ordering::Relaxed) {
             return Ok(false);
@@ -282,6 +286,7 @@ fn of_node(
             })?;
             kept.push(header);
         }
+        // A node on another chain could go on for ever.
         if u64::from(chain.height()) > most {
             return Err(too_many(&url, most));
         }
@@ -289,12 +294,10 @@ fn of_node(
         if is_end || kept.len() >= HEADERS_KEPT {
             take(std::mem::take(&mut kept), meter)?;
         }
-        if meter.meter.is_due() {
+        meter.meter.show(ASKING, "headers", || {
             let text = format!("{} headers from the node", chain.height());
-            meter
-                .meter
-                .show(0, 0, text, "headers", json!({"headers": chain.height()}));
-        }
+            (text, json!({"headers": chain.height()}))
+        });
         if is_end {
             return Ok(true);
         }

@@ -3,12 +3,14 @@
 //! A line of JSON has `time` (RFC 3339, UTC), `level`, `event`, `message` and the fields of the
 //! event. JSON also has the lines of level debug, which plain text leaves out.
 
-use crate::output::{path_text, rejected_json, unreadable_json};
+use crate::output::path_text;
 use crate::plain::{self, one_line};
 use crate::secrets::without_keys;
 use crate::terminal::{Mark, stderr_columns, wrapped};
-use blockmill_chain::{Event, Level, Older};
+use blockmill_chain::{Event, Level, Older, Rejected, Unreadable};
+use blockmill_rules::RejectKind;
 use clap::ValueEnum;
+use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::io::Write;
@@ -35,6 +37,7 @@ pub(crate) enum Format {
 static JSON: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn set_format(format: Format) {
+    // Threads that are made later see it.
     JSON.store(format == Format::Json, Ordering::Relaxed);
 }
 
@@ -121,6 +124,14 @@ impl<'a> Line<'a> {
         };
         text.push('\n');
         let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    /// Writes the line so that it stays above a bar, if there is one.
+    pub(crate) fn write_above(&self, bar: Option<&ProgressBar>) {
+        match bar {
+            Some(bar) => bar.suspend(|| self.write()),
+            None => self.write(),
+        }
     }
 
     fn json(&self, time: SystemTime) -> String {
@@ -250,6 +261,32 @@ pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
         ),
         _ => ("other", json!({})),
     }
+}
+
+/// A block that was rejected.
+pub(crate) fn rejected_json(block: &Rejected) -> Value {
+    json!({
+        "hash": block.hash.to_string(),
+        "height": block.height,
+        "reason": block.reject.reason,
+        "transaction": block.reject.transaction,
+        "input": block.reject.input,
+        "file": path_text(&block.path),
+        "offset": block.offset,
+        "best_chain": block.of_best_chain,
+        "may_be_damaged": block.reject.kind == RejectKind::Mutated,
+    })
+}
+
+/// A block whose content cannot be read.
+pub(crate) fn unreadable_json(block: &Unreadable) -> Value {
+    json!({
+        "hash": block.hash.to_string(),
+        "height": block.height,
+        "detail": block.detail,
+        "file": path_text(&block.path),
+        "offset": block.offset,
+    })
 }
 
 #[cfg(test)]

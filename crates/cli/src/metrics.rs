@@ -31,6 +31,7 @@ struct Figures {
 }
 
 /// The figures, shared with the thread that serves them.
+#[derive(Clone)]
 pub(crate) struct Metrics {
     figures: Arc<Mutex<Figures>>,
 }
@@ -90,6 +91,7 @@ fn answer(mut stream: TcpStream, body: impl FnOnce() -> String) -> std::io::Resu
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut request = Vec::new();
     let mut part = [0; 1024];
+    // An empty line ends the head, and a request for figures has no more.
     while request.len() < REQUEST_MAX && !request.windows(4).any(|end| end == b"\r\n\r\n") {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -114,13 +116,16 @@ fn answer(mut stream: TcpStream, body: impl FnOnce() -> String) -> std::io::Resu
     stream.write_all(answer.as_bytes())
 }
 
-/// Adds one figure with its help and type lines.
-fn add(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
+/// Adds the help and type lines of a figure.
+fn add_head(text: &mut String, name: &str, kind: &str, help: &str) {
     // Writing to a string does not fail.
-    let _ = write!(
-        text,
-        "# HELP blockmill_{name} {help}\n# TYPE blockmill_{name} {kind}\nblockmill_{name} {value}\n"
-    );
+    let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+}
+
+/// Adds one figure with these lines.
+fn add(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
+    add_head(text, name, kind, help);
+    let _ = writeln!(text, "{name} {value}");
 }
 
 /// Bytes of a file, or of all files in a folder.
@@ -134,49 +139,28 @@ fn size_of_store(path: &Path) -> u64 {
 
 /// Adds what the program is, and figures of the process under the names that all programs use.
 fn add_process(text: &mut String) {
-    let _ = write!(
+    add_head(text, "blockmill_build_info", "gauge", "what the program is");
+    let _ = writeln!(
         text,
-        "# HELP blockmill_build_info what the program is\n# TYPE blockmill_build_info gauge\n\
-         blockmill_build_info{{version=\"{}\",commit=\"{}\",kernel=\"{}\"}} 1\n",
+        "blockmill_build_info{{version=\"{}\",commit=\"{}\",kernel=\"{}\"}} 1",
         env!("CARGO_PKG_VERSION"),
         build_info::COMMIT,
-        build_info::KERNEL
+        build_info::CORE
     );
     let Some(process) = Process::read() else {
         return;
     };
-    for (name, kind, help, value) in [
-        (
-            "cpu_seconds_total",
-            "counter",
-            "CPU time in seconds",
-            output::cpu_seconds(),
-        ),
-        (
-            "resident_memory_bytes",
-            "gauge",
-            "memory in bytes",
-            process.resident_bytes as f64,
-        ),
-        (
-            "virtual_memory_bytes",
-            "gauge",
-            "address space in bytes",
-            process.virtual_bytes as f64,
-        ),
+    #[rustfmt::skip]
+    let figures = [
+        ("cpu_seconds_total", "counter", "CPU time in seconds", output::cpu_seconds()),
+        ("resident_memory_bytes", "gauge", "memory in bytes", process.resident_bytes as f64),
+        ("virtual_memory_bytes", "gauge", "address space in bytes", process.virtual_bytes as f64),
         ("open_fds", "gauge", "open files", process.open_files as f64),
         ("threads", "gauge", "threads", process.threads as f64),
-        (
-            "start_time_seconds",
-            "gauge",
-            "time of the start, in seconds since 1970",
-            process.start_time,
-        ),
-    ] {
-        let _ = write!(
-            text,
-            "# HELP process_{name} {help}\n# TYPE process_{name} {kind}\nprocess_{name} {value}\n"
-        );
+        ("start_time_seconds", "gauge", "time of the start, in seconds since 1970", process.start_time),
+    ];
+    for (name, kind, help, value) in figures {
+        add(text, &format!("process_{name}"), kind, help, value);
     }
 }
 
@@ -199,6 +183,7 @@ impl Process {
         };
         let started = std::fs::metadata("/proc/self").ok()?.modified().ok()?;
         Some(Self {
+            // The system counts in KiB.
             resident_bytes: number("VmRSS:")? << 10,
             virtual_bytes: number("VmSize:")? << 10,
             open_files: std::fs::read_dir("/proc/self/fd").ok()?.count(),
@@ -215,75 +200,64 @@ fn render(figures: &Figures, store: &Path) -> String {
         add_progress(&mut text, progress);
     }
     add_totals(&mut text, &figures.totals);
-    for (kind, help) in [("busy", "seconds of work"), ("wait", "seconds of waiting")] {
-        let name = format!("stage_{kind}_seconds_total");
-        let _ = write!(
+    let stages = || figures.totals.stages.named();
+    add_head(
+        &mut text,
+        "blockmill_stage_busy_seconds_total",
+        "counter",
+        "seconds of work in a stage",
+    );
+    for (stage, time) in stages() {
+        let seconds = time.busy_seconds;
+        let _ = writeln!(
             text,
-            "# HELP blockmill_{name} {help} in a stage\n# TYPE blockmill_{name} counter\n"
+            "blockmill_stage_busy_seconds_total{{stage=\"{stage}\"}} {seconds}"
         );
-        for (stage, time) in figures.totals.stages.named() {
-            let seconds = if kind == "busy" {
-                time.busy_seconds
-            } else {
-                time.wait_seconds
-            };
-            let _ = writeln!(text, "blockmill_{name}{{stage=\"{stage}\"}} {seconds}");
-        }
     }
-    let bytes = size_of_store(store);
+    add_head(
+        &mut text,
+        "blockmill_stage_wait_seconds_total",
+        "counter",
+        "seconds of waiting in a stage",
+    );
+    for (stage, time) in stages() {
+        let seconds = time.wait_seconds;
+        let _ = writeln!(
+            text,
+            "blockmill_stage_wait_seconds_total{{stage=\"{stage}\"}} {seconds}"
+        );
+    }
+    let bytes = size_of_store(store) as f64;
     add(
         &mut text,
-        "store_bytes",
+        "blockmill_store_bytes",
         "gauge",
         "size of the coin store in bytes",
-        bytes as f64,
+        bytes,
     );
     text
 }
 
 fn add_progress(text: &mut String, progress: &Progress) {
     let seconds = progress.elapsed.as_secs_f64();
-    let mut gauge = |name: &str, help: &str, value: f64| add(text, name, "gauge", help, value);
-    gauge("height", "height of the tip", f64::from(progress.height));
-    gauge(
-        "best_height",
-        "height of the best known chain",
-        f64::from(progress.best_height),
-    );
-    gauge(
-        "tip_time_seconds",
-        "time in the header of the tip, in seconds since 1970",
-        f64::from(progress.tip_time),
-    );
-    gauge(
-        "share",
-        "share of the best chain's bytes that is connected, from 0 to 1",
-        progress.share,
-    );
-    gauge(
-        "bytes_remaining",
-        "bytes of blocks still to be connected",
-        progress.bytes_remaining as f64,
-    );
-    gauge("cache_coins", "entries in the coins cache", progress.cache_coins as f64);
-    gauge(
-        "cache_bytes",
-        "memory of the coins cache in bytes",
-        progress.cache_bytes as f64,
-    );
-    gauge("elapsed_seconds", "seconds since connecting began", seconds);
-    // Rates over the whole run. Prometheus computes those of an interval from the counters.
+    // Over the whole run. Prometheus computes the rates of an interval from the counters.
     let rate = |count: u64| count as f64 / seconds.max(1e-9);
-    gauge(
-        "blocks_per_second",
-        "blocks connected per second, over the whole run",
-        rate(progress.blocks),
-    );
-    gauge(
-        "inputs_per_second",
-        "inputs connected per second, over the whole run",
-        rate(progress.inputs),
-    );
+    #[rustfmt::skip]
+    let gauges = [
+        ("height", "height of the tip", f64::from(progress.height)),
+        ("best_height", "height of the best known chain", f64::from(progress.best_height)),
+        ("tip_time_seconds", "time in the header of the tip, in seconds since 1970", f64::from(progress.tip_time)),
+        ("share", "share of the best chain's bytes that is connected, from 0 to 1", progress.share),
+        ("bytes_remaining", "bytes of blocks still to be connected", progress.bytes_remaining as f64),
+        ("cache_coins", "entries in the coins cache", progress.cache_coins as f64),
+        ("cache_bytes", "memory of the coins cache in bytes", progress.cache_bytes as f64),
+        ("elapsed_seconds", "seconds since connecting began", seconds),
+        ("blocks_per_second", "blocks connected per second, over the whole run", rate(progress.blocks)),
+        ("inputs_per_second", "inputs connected per second, over the whole run", rate(progress.inputs)),
+    ];
+    for (name, help, value) in gauges {
+        add(text, &format!("blockmill_{name}"), "gauge", help, value);
+    }
 }
 
 fn add_totals(text: &mut String, totals: &Totals) {
@@ -295,7 +269,7 @@ fn add_totals(text: &mut String, totals: &Totals) {
             Value::Longest(seconds) => ("gauge", seconds),
             Value::Depth(depth) => ("gauge", depth.mean()),
         };
-        add(text, figure.metric, kind, figure.help, value);
+        add(text, &format!("blockmill_{}", figure.metric), kind, figure.help, value);
     }
 }
 

@@ -3,19 +3,10 @@
 use crate::plain::{self, one_line};
 use crate::secrets::without_keys;
 use crate::terminal::{stdout_columns, wrapped};
-use crate::verifier::signatures_text;
-use crate::whole;
-use blockmill_audit::Mark;
-use blockmill_chain::{Rejected, Unreadable};
-use blockmill_coins::UtxoStats;
-use blockmill_coins::stats::Hashes;
-use blockmill_engine::ConnectReport;
-use blockmill_engine::report::{FIGURES, Totals, table};
-use blockmill_rules::RejectKind;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +21,7 @@ pub(crate) fn cpu_seconds() -> f64 {
 pub(crate) fn bitcoins(satoshi: impl Into<i128>) -> String {
     let satoshi = satoshi.into();
     let sign = if satoshi < 0 { "-" } else { "" };
+    // The least number has no counterpart above zero.
     let satoshi = satoshi.unsigned_abs();
     format!("{sign}{}.{:08}", satoshi / 100_000_000, satoshi % 100_000_000)
 }
@@ -95,109 +87,75 @@ impl Write for Stdout {
 
 /// Writes a value as one line of JSON.
 pub(crate) fn json_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    let text = serde_json::to_string(value)?;
-    out.write_all(plain::json(&text).as_bytes())?;
+    write_json(out, &serde_json::to_string(value)?)
+}
+
+fn write_json(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    out.write_all(plain::json(text).as_bytes())?;
     out.write_all(b"\n")?;
     out.flush()
 }
 
-/// Blocks of a kind that a report names. It says how many more there are.
-const NAMED_MAX: usize = 100;
-
-/// A figure as JSON.
-fn figure_json(value: table::Value) -> Value {
-    match value {
-        table::Value::Count(number) | table::Value::Max(number) => number.into(),
-        table::Value::Seconds(seconds) | table::Value::Longest(seconds) => seconds.into(),
-        table::Value::Depth(depth) => json!({"mean": depth.mean(), "max": depth.max()}),
-    }
+/// What a command has found out: rows of a table for a person, and fields of an object of JSON.
+#[derive(Default)]
+pub(crate) struct Facts {
+    rows: Vec<(&'static str, String)>,
+    /// Values are JSON already: a `Value` has no room for amounts of more than 64 bits.
+    fields: Vec<(&'static str, String)>,
 }
 
-/// Puts a value where its key says: names with points between them.
-fn put(object: &mut Map<String, Value>, key: &str, value: Value) {
-    match key.split_once('.') {
-        None => drop(object.insert(key.to_owned(), value)),
-        Some((name, rest)) => {
-            let inner = object.entry(name).or_insert_with(|| json!({}));
-            if let Value::Object(inner) = inner {
-                put(inner, rest, value);
-            }
+impl Facts {
+    /// A row and a field with the same value.
+    pub(crate) fn both(&mut self, name: &'static str, value: impl Serialize + Display) -> &mut Self {
+        self.field(name, &value).row(name, value)
+    }
+
+    /// The same where there is a value.
+    pub(crate) fn both_if(&mut self, name: &'static str, value: Option<impl Serialize + Display>) -> &mut Self {
+        match value {
+            Some(value) => self.both(name, value),
+            None => self,
         }
     }
-}
 
-/// The report of `connect` as JSON.
-pub(crate) fn connect_json(report: &ConnectReport, cpu_seconds: f64) -> Value {
-    let wholeness = report.wholeness();
-    let mut object = Map::new();
-    for (key, value) in [
-        ("network", report.network.into()),
-        ("tip", report.tip.to_string().into()),
-        ("height", report.height.into()),
-        ("start_height", report.start_height.into()),
-        ("seconds", report.seconds.into()),
-        ("cpu_seconds", cpu_seconds.into()),
-        ("cache.coins", report.cache_coins_max.into()),
-        ("cache.bytes", report.cache_bytes_max.into()),
-        ("store_memory", report.store_memory.into()),
-        ("rejected", named(&report.rejected, rejected_json)),
-        ("more_rejected", report.rejected.len().saturating_sub(NAMED_MAX).into()),
-        ("unreadable", named(&report.unreadable, unreadable_json)),
-        (
-            "more_unreadable",
-            report.unreadable.len().saturating_sub(NAMED_MAX).into(),
-        ),
-        ("damages", report.damages.iter().map(ToString::to_string).collect()),
-        ("whole", wholeness.is_whole().into()),
-        ("why", whole::why(&wholeness)),
-        ("leftovers", report.leftovers.into()),
-        ("left_out", report.left_out.into()),
-    ] {
-        put(&mut object, key, value);
+    /// A row and a field with a value that is another text for a person.
+    pub(crate) fn both_as(&mut self, name: &'static str, value: impl Serialize, text: impl Display) -> &mut Self {
+        self.field(name, value).row(name, text)
     }
-    for figure in &FIGURES {
-        put(&mut object, figure.key, figure_json(figure.value(&report.totals)));
+
+    pub(crate) fn row(&mut self, name: &'static str, text: impl Display) -> &mut Self {
+        self.rows.push((name, text.to_string()));
+        self
     }
-    for (name, time) in report.totals.stages.named() {
-        let times = json!({"busy_s": time.busy_seconds, "wait_s": time.wait_seconds});
-        put(&mut object, &format!("stages.{name}"), times);
+
+    pub(crate) fn field(&mut self, name: &'static str, value: impl Serialize) -> &mut Self {
+        // Only maps with keys that are no texts have no JSON.
+        let value = serde_json::to_string(&value).unwrap_or_else(|_| "null".to_owned());
+        self.fields.push((name, value));
+        self
     }
-    Value::Object(object)
-}
 
-/// The first of some blocks.
-fn named<B>(blocks: &[B], json: fn(&B) -> Value) -> Value {
-    blocks.iter().take(NAMED_MAX).map(json).collect()
-}
+    pub(crate) fn field_if(&mut self, name: &'static str, value: Option<impl Serialize>) -> &mut Self {
+        match value {
+            Some(value) => self.field(name, value),
+            None => self,
+        }
+    }
 
-/// A block that was rejected.
-pub(crate) fn rejected_json(block: &Rejected) -> Value {
-    json!({
-        "hash": block.hash.to_string(),
-        "height": block.height,
-        "reason": block.reject.reason,
-        "transaction": block.reject.transaction,
-        "input": block.reject.input,
-        "file": path_text(&block.path),
-        "offset": block.offset,
-        "best_chain": block.of_best_chain,
-        "may_be_damaged": block.reject.kind == RejectKind::Mutated,
-    })
-}
-
-/// A block whose content cannot be read.
-pub(crate) fn unreadable_json(block: &Unreadable) -> Value {
-    json!({
-        "hash": block.hash.to_string(),
-        "height": block.height,
-        "detail": block.detail,
-        "file": path_text(&block.path),
-        "offset": block.offset,
-    })
+    /// Writes the object, or else the table, to standard output.
+    pub(crate) fn print(&self, as_json: bool) -> io::Result<()> {
+        let mut out = stdout();
+        if !as_json {
+            table(&mut out, &self.rows)?;
+            return out.flush();
+        }
+        let fields = self.fields.iter().map(|(name, value)| format!("\"{name}\":{value}"));
+        write_json(&mut out, &format!("{{{}}}", fields.collect::<Vec<_>>().join(",")))
+    }
 }
 
 /// Rows of two columns on standard output. On a terminal, values are broken into its columns.
-pub(crate) fn table(out: &mut dyn Write, rows: &[(&str, String)]) -> io::Result<()> {
+fn table(out: &mut dyn Write, rows: &[(&str, String)]) -> io::Result<()> {
     let width = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
     let columns = stdout_columns();
     for (name, value) in rows {
@@ -234,199 +192,20 @@ pub(crate) fn counted(count: u64, name: &str) -> String {
     format!("{} {name}{plural}", grouped(count))
 }
 
-/// The report of `connect` in a line.
-pub(crate) fn connect_line(report: &ConnectReport) -> String {
-    format!(
-        "connected {} to height {}: {} in {:.1} s",
-        counted(report.totals.blocks, "block"),
-        report.height,
-        counted(report.totals.inputs, "input"),
-        report.seconds
-    )
+/// Bytes in MiB.
+pub(crate) fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }
 
-/// The figures of a group in a line.
-fn group(totals: &Totals, name: &str) -> String {
-    let of_group = FIGURES.iter().filter_map(|figure| {
-        let (group, own) = figure.key.split_once('.')?;
-        (group == name).then_some((own.replace('_', " "), figure.value(totals)))
-    });
-    let texts = of_group.map(|(name, value)| match value {
-        table::Value::Count(number) | table::Value::Max(number) => format!("{number} {name}"),
-        table::Value::Seconds(seconds) | table::Value::Longest(seconds) => format!("{seconds:.3} {name}"),
-        table::Value::Depth(depth) => format!("{:.1} {name} (at most {})", depth.mean(), depth.max()),
-    });
-    texts.collect::<Vec<_>>().join(", ")
-}
-
-/// The report of `connect` for a person who wants all of it.
-pub(crate) fn connect_table(out: &mut dyn Write, report: &ConnectReport, cpu_seconds: f64) -> io::Result<()> {
-    let totals = &report.totals;
-    let seconds = report.seconds.max(1e-9);
-    let rows = [
-        ("network", report.network.to_owned()),
-        ("tip", report.tip.to_string()),
-        ("height", format!("{} (from {})", report.height, report.start_height)),
-        (
-            "blocks",
-            format!("{} ({:.0} per second)", totals.blocks, totals.blocks as f64 / seconds),
-        ),
-        ("transactions", totals.transactions.to_string()),
-        (
-            "inputs",
-            format!("{} ({:.0} per second)", totals.inputs, totals.inputs as f64 / seconds),
-        ),
-        ("size", bytes(totals.bytes)),
-        ("signatures", signatures_text(&report.signatures, &totals.signatures)),
-        ("seconds", format!("{:.3} (CPU {cpu_seconds:.3})", report.seconds)),
-        (
-            "cache",
-            format!(
-                "{}, at most {} coins in {:.1} MiB",
-                group(totals, "cache"),
-                report.cache_coins_max,
-                report.cache_bytes_max as f64 / f64::from(1 << 20)
-            ),
-        ),
-        (
-            "store",
-            format!(
-                "{:.1} MiB of memory beside the cache",
-                report.store_memory as f64 / f64::from(1 << 20)
-            ),
-        ),
-        ("ahead", group(totals, "fetch")),
-        (
-            "written",
-            format!("{} flushes, {}", totals.flushes, group(totals, "flush")),
-        ),
-        ("queues", group(totals, "queues")),
-    ];
-    table(out, &rows)?;
-    writeln!(out, "{:12}  {:>10}  {:>10}", "stage", "busy s", "wait s")?;
-    for (name, time) in totals.stages.named() {
-        writeln!(
-            out,
-            "{name:12}  {:>10.3}  {:>10.3}",
-            time.busy_seconds, time.wait_seconds
-        )?;
-    }
-    Ok(())
-}
-
-/// The figures of the UTXO set, with the keys of Core's `gettxoutsetinfo`.
-#[derive(Serialize)]
-pub(crate) struct StatsJson {
-    height: u32,
-    bestblock: String,
-    txouts: u64,
-    bogosize: u64,
-    transactions: u64,
-    /// In BTC.
-    total_amount: f64,
-    /// The same in satoshi: a double has not all digits of a sum beyond the money supply.
-    #[serde(skip)]
-    total_satoshi: i128,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hash_serialized_3: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    muhash: Option<String>,
-    disk_size: u64,
-    /// Memory that the store takes beside any cache, if it takes any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    store_memory: Option<usize>,
-    /// Base height of the snapshot that was loaded: blocks up to it were not validated here.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    snapshot_height: Option<u32>,
-    /// Height up to which an audit has proved that all blocks are valid, and the run that did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    audited_height: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    audit_run: Option<String>,
-    /// Height of the set that was written last, where this is an older one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    synced_height: Option<u32>,
-}
-
-/// What was validated of the blocks below a set.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Validated {
-    /// Base height of the snapshot that was loaded.
-    pub(crate) snapshot_height: Option<u32>,
-    /// The proof that an audit has left.
-    pub(crate) audit: Option<Mark>,
-}
-
-impl StatsJson {
-    /// `hashes` are those that were computed.
-    pub(crate) fn new(
-        stats: &UtxoStats,
-        hashes: Hashes,
-        disk_size: u64,
-        store_memory: usize,
-        validated: Validated,
-        synced_height: Option<u32>,
-    ) -> Self {
-        Self {
-            height: stats.height,
-            bestblock: stats.best_block.to_string(),
-            txouts: stats.txouts,
-            bogosize: stats.bogosize,
-            transactions: stats.transactions,
-            total_amount: amount(stats.total_amount),
-            total_satoshi: stats.total_amount,
-            hash_serialized_3: hashes.has_serialized().then(|| stats.hash_serialized_3.to_string()),
-            muhash: stats.muhash.map(|hash| hash.to_string()),
-            disk_size,
-            store_memory: Some(store_memory).filter(|&bytes| bytes > 0),
-            snapshot_height: validated.snapshot_height,
-            audited_height: validated.audit.map(|mark| mark.height),
-            audit_run: validated.audit.map(|mark| mark.run.to_string()),
-            synced_height,
-        }
-    }
-
-    #[cfg(feature = "generate")]
-    pub(crate) fn hash(&self) -> &str {
-        self.hash_serialized_3.as_deref().unwrap_or_default()
-    }
-
-    #[cfg(feature = "generate")]
-    pub(crate) fn coins(&self) -> u64 {
-        self.txouts
-    }
-
-    pub(crate) fn rows(&self) -> Vec<(&'static str, String)> {
-        let audit = self.audited_height.zip(self.audit_run.as_ref());
-        let validated = match (self.snapshot_height, audit) {
-            (None, None) => "from the first block on".to_owned(),
-            (Some(height), Some((audited, run))) if audited >= height => {
-                format!("from the first block on; up to height {audited} by audit run {run}")
-            }
-            (None, Some((audited, run))) => {
-                format!("from the first block on; up to height {audited} once more by audit run {run}")
-            }
-            (Some(height), _) => format!("above height {height}; a snapshot gave the coins up to there, unvalidated"),
-        };
-        let mut rows = vec![
-            ("height", self.height.to_string()),
-            ("bestblock", self.bestblock.clone()),
-            ("txouts", self.txouts.to_string()),
-            ("bogosize", self.bogosize.to_string()),
-            ("transactions", self.transactions.to_string()),
-            ("total_amount", bitcoins(self.total_satoshi)),
-        ];
-        let hashes = [("hash_serialized_3", &self.hash_serialized_3), ("muhash", &self.muhash)];
-        rows.extend(
-            hashes
-                .into_iter()
-                .filter_map(|(name, hash)| Some((name, hash.clone()?))),
-        );
-        rows.push(("disk_size", bytes(self.disk_size)));
-        rows.extend(self.store_memory.map(|memory| ("store_memory", bytes(memory as u64))));
-        rows.push(("validated", validated));
-        rows.extend(self.synced_height.map(|height| ("synced_height", height.to_string())));
-        rows
+/// Seconds as a person reads them.
+pub(crate) fn duration_text(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes @ ..10, seconds) => format!("{minutes} min {seconds:02} s"),
+        (0, minutes, _) => format!("{minutes} min"),
+        (hours @ ..10, minutes, _) => format!("{hours} h {minutes:02} min"),
+        (hours, ..) => format!("{hours} h"),
     }
 }
 

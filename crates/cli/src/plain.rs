@@ -9,6 +9,7 @@ const SAID_MAX: usize = 200;
 /// Whether a character does something to a terminal, or to the order in which text is shown.
 fn is_command(character: char) -> bool {
     character.is_control()
+        // Marks of direction, the byte order mark, separators of lines, embeddings and isolates.
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
         || ('\u{2028}'..='\u{202e}').contains(&character)
         || ('\u{2066}'..='\u{2069}').contains(&character)

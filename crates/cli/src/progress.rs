@@ -3,6 +3,8 @@
 use crate::advice;
 use crate::doing::{self, Doing};
 use crate::log::{self, Line};
+use crate::metrics::Metrics;
+use crate::output::duration_text;
 use blockmill_chain::{Event, Indexing, Observer, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -16,11 +18,8 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between movements of the bar.
 const BAR_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Steps of the bar for each block file.
-const BAR_STEPS: f64 = 1000.0;
-
-/// Steps of the bar for a whole chain.
-const SHARE_STEPS: f64 = 1e6;
+/// Steps of the bar.
+const BAR_STEPS: f64 = 1e6;
 
 /// Shows the progress of a piece of work.
 pub(crate) struct Meter {
@@ -45,36 +44,33 @@ impl Meter {
         }
     }
 
-    /// Whether the next update is due.
-    pub(crate) fn is_due(&self) -> bool {
+    /// Notes what is done, and shows it where the next update is due. Plain text has the text
+    /// alone; JSON has `event` and the fields, too.
+    pub(crate) fn show(&mut self, doing: Doing, event: &str, text_and_fields: impl FnOnce() -> (String, Value)) {
+        doing::set(doing);
         let interval = if self.bar.is_some() {
             BAR_INTERVAL
         } else {
             LINE_INTERVAL
         };
-        self.last.elapsed() >= interval
-    }
-
-    /// Shows that `done` of `total` is done. Plain text shows `text` alone; JSON adds `event` and
-    /// `fields`.
-    pub(crate) fn show(&mut self, done: u64, total: u64, text: String, event: &str, fields: Value) {
-        self.last = Instant::now();
-        match &self.bar {
-            Some(bar) => {
-                bar.set_length(total);
-                bar.set_position(done);
-                bar.set_message(text);
-            }
-            None => log::info(event, &text, fields),
+        if self.last.elapsed() < interval {
+            return;
         }
+        self.last = Instant::now();
+        let (text, fields) = text_and_fields();
+        let Some(bar) = &self.bar else {
+            return log::info(event, &text, fields);
+        };
+        if let Some(share) = doing.share() {
+            bar.set_length(BAR_STEPS as u64);
+            bar.set_position((share * BAR_STEPS) as u64);
+        }
+        bar.set_message(text);
     }
 
     /// Writes a line that stays above the bar.
     pub(crate) fn say(&self, line: &Line<'_>) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| line.write()),
-            None => line.write(),
-        }
+        line.write_above(self.bar.as_ref());
     }
 
     pub(crate) fn clear(&self) {
@@ -117,11 +113,13 @@ impl Recent {
         if self.points.back().is_some_and(|&(last, ..)| last > now) {
             self.points.clear();
         }
+        // One point that is old enough stays.
         while self.points.len() > 1 && self.points.get(1).is_some_and(|&(second, ..)| now - second >= RECENT) {
             self.points.pop_front();
         }
         let &(begun, blocks, inputs) = self.points.front().unwrap_or(&first);
         self.points.push_back((now, progress.blocks, progress.inputs));
+        // The first point may be the beginning itself.
         let seconds = (now - begun).max(1e-9);
         Rates {
             blocks: progress.blocks.saturating_sub(blocks) as f64 / seconds,
@@ -134,23 +132,13 @@ impl Recent {
 pub(crate) struct EngineMeter {
     pub(crate) meter: Meter,
     recent: Recent,
-}
-
-/// Seconds as a person reads them.
-pub(crate) fn duration_text(seconds: f64) -> String {
-    let seconds = seconds.round() as u64;
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds} s"),
-        (0, minutes @ ..10, seconds) => format!("{minutes} min {seconds:02} s"),
-        (0, minutes, _) => format!("{minutes} min"),
-        (hours @ ..10, minutes, _) => format!("{hours} h {minutes:02} min"),
-        (hours, ..) => format!("{hours} h"),
-    }
+    metrics: Option<Metrics>,
 }
 
 /// A rate in three digits.
 fn rate_text(rate: f64) -> String {
     let (rate, unit) = match rate {
+        // What would round to four digits has the next unit.
         ..999.5 => return format!("{rate:.0}"),
         ..999_500.0 => (rate / 1e3, "k"),
         _ => (rate / 1e6, "M"),
@@ -202,24 +190,25 @@ fn progress_json(progress: &Progress, recent: Rates) -> Value {
 
 impl EngineMeter {
     pub(crate) fn new() -> Self {
+        Self::with_metrics(None)
+    }
+
+    /// One that gives the progress to `metrics`, too.
+    pub(crate) fn with_metrics(metrics: Option<Metrics>) -> Self {
         Self {
             meter: Meter::new(),
             recent: Recent::default(),
+            metrics,
         }
     }
 
     /// Shows that so many of the blocks are written, which have so many transactions.
-    pub(crate) fn blocks(&mut self, blocks: u64, of: u64, transactions: u64) {
-        doing::set(Doing::Counted {
-            what: "blocks",
-            done: blocks,
-            of,
+    pub(crate) fn blocks(&mut self, done: u64, of: u64, transactions: u64) {
+        let what = "blocks";
+        self.meter.show(Doing::Counted { what, done, of }, "blocks", || {
+            let text = format!("{done} of {of} blocks, {transactions} transactions");
+            (text, json!({"blocks": done, "of": of, "transactions": transactions}))
         });
-        if self.meter.is_due() {
-            let text = format!("{blocks} of {of} blocks, {transactions} transactions");
-            let fields = json!({"blocks": blocks, "of": of, "transactions": transactions});
-            self.meter.show(blocks, of, text, "blocks", fields);
-        }
     }
 }
 
@@ -232,31 +221,26 @@ pub(crate) fn note_flush(event: &Event<'_>) {
 
 impl Observer for EngineMeter {
     fn coins(&mut self, coins: u64, share: f64) {
-        doing::set(Doing::Coins { coins, share });
-        if self.meter.is_due() {
+        self.meter.show(Doing::Coins { coins, share }, "coins", || {
             let text = format!("{coins} coins, {:.1}%", share * 100.0);
-            let fields = json!({"coins": coins, "share": share});
-            self.meter
-                .show((share * 65_536.0) as u64, 65_536, text, "coins", fields);
-        }
+            (text, json!({"coins": coins, "share": share}))
+        });
     }
 
     fn looking_back(&mut self, blocks: u32, of: u32) {
-        doing::set(Doing::Counted {
+        let doing = Doing::Counted {
             what: "blocks looked back at",
             done: blocks.into(),
             of: of.into(),
-        });
-        if self.meter.is_due() {
+        };
+        self.meter.show(doing, "looking_back", || {
             let text = format!("looking back: {blocks} of {of} blocks");
-            let fields = json!({"blocks": blocks, "of": of});
-            self.meter.show(blocks.into(), of.into(), text, "looking_back", fields);
-        }
+            (text, json!({"blocks": blocks, "of": of}))
+        });
     }
 
     fn indexing(&mut self, indexing: &Indexing) {
-        doing::set(Doing::Indexing(*indexing));
-        if self.meter.is_due() {
+        self.meter.show(Doing::Indexing(*indexing), "indexed", || {
             let Indexing {
                 file,
                 files,
@@ -264,33 +248,23 @@ impl Observer for EngineMeter {
                 bytes,
                 headers,
             } = *indexing;
-            let share = offset as f64 / bytes.max(1) as f64;
-            let text = format!(
-                "reading headers: {:.1}% of file {file} of {files}, {headers} headers",
-                share * 100.0
-            );
+            let percent = offset as f64 / bytes.max(1) as f64 * 100.0;
+            let text = format!("reading headers: {percent:.1}% of file {file} of {files}, {headers} headers");
             let fields =
                 json!({"file": file, "files": files, "offset": offset, "file_bytes": bytes, "headers": headers});
-            let done = (file - 1) as f64 + share;
-            let (done, all) = (done * BAR_STEPS, files as f64 * BAR_STEPS);
-            self.meter.show(done as u64, all as u64, text, "indexed", fields);
-        }
+            (text, fields)
+        });
     }
 
     fn progress(&mut self, progress: &Progress) {
-        doing::set(Doing::Blocks(*progress));
-        if self.meter.is_due() {
-            let recent = self.recent.add(progress);
-            let text = connect_text(progress, recent);
-            let fields = progress_json(progress, recent);
-            self.meter.show(
-                (progress.share * SHARE_STEPS) as u64,
-                SHARE_STEPS as u64,
-                text,
-                "progress",
-                fields,
-            );
+        if let Some(metrics) = &self.metrics {
+            metrics.set_progress(progress);
         }
+        let recent = &mut self.recent;
+        self.meter.show(Doing::Blocks(*progress), "progress", || {
+            let recent = recent.add(progress);
+            (connect_text(progress, recent), progress_json(progress, recent))
+        });
     }
 
     fn event(&mut self, event: &Event<'_>) {

@@ -41,6 +41,7 @@ impl<'s> ScriptKind<'s> {
             return match (version, program) {
                 (0, program) if program.len() == 20 => Self::WitnessV0KeyHash,
                 (0, program) if program.len() == 32 => Self::WitnessV0ScriptHash,
+                // BIP 141 gives programs of version 0 two lengths.
                 (0, _) => Self::NonStandard,
                 (1, program) if program.len() == 32 => Self::WitnessV1Taproot(program),
                 (1, [0x4e, 0x73]) => Self::Anchor,
@@ -104,6 +105,7 @@ fn witness_program(script: &[u8]) -> Option<(u8, &[u8])> {
 fn take_operation<'s>(script: &mut &'s [u8]) -> Option<(u8, &'s [u8])> {
     let (&code, rest) = script.split_first()?;
     let bytes_of_length = match code {
+        // One, two or four bytes.
         PUSHDATA1..=PUSHDATA4 => 1 << (code - PUSHDATA1),
         _ => 0,
     };
@@ -121,6 +123,7 @@ fn take_operation<'s>(script: &mut &'s [u8]) -> Option<(u8, &'s [u8])> {
 fn is_push_only(mut script: &[u8]) -> bool {
     while !script.is_empty() {
         match take_operation(&mut script) {
+            // As in Core, OP_RESERVED counts as a push.
             Some((..=OP_16, _)) => {}
             _ => return false,
         }
@@ -132,6 +135,7 @@ fn is_push_only(mut script: &[u8]) -> bool {
 fn is_key(bytes: &[u8]) -> bool {
     match bytes.first() {
         Some(2 | 3) => bytes.len() == 33,
+        // Core takes hybrid keys, too: 6 and 7 have the sign of the coordinate.
         Some(4 | 6 | 7) => bytes.len() == 65,
         _ => false,
     }
@@ -141,6 +145,7 @@ fn is_key(bytes: &[u8]) -> bool {
 fn small_number(code: u8, data: &[u8]) -> Option<u8> {
     let number = match (code, data) {
         (OP_1..=OP_16, _) => code - (OP_1 - 1),
+        // Smaller numbers have operations of their own.
         (1, &[number]) if number > 16 => number,
         _ => return None,
     };

@@ -101,6 +101,7 @@ fn groups(text: &str) -> impl Iterator<Item = &str> {
     let is_between = |character: char| character.is_whitespace() || ":.-".contains(character);
     let is_other_end = move |character: char| is_end(character) && !is_between(character);
     text.split(is_other_end).filter(move |run| {
+        // The name of a long option has dashes, too.
         let is_option = run.starts_with("--");
         let words = run.split(is_between).filter(|word| (1..=SHORT).contains(&word.len()));
         let letters: usize = words.clone().map(|word| word.chars().count()).sum();
@@ -170,6 +171,7 @@ fn without_password(text: &str) -> Option<String> {
         let begin = at + SCHEME_END.len();
         let is_end = |character: char| character.is_whitespace() || "/'\"".contains(character);
         let end = text[begin..].find(is_end).map_or(text.len(), |length| begin + length);
+        // A password may have one in it, too.
         if let Some(length) = text[begin..end].rfind('@') {
             shown.push_str(&text[kept..begin]);
             shown.push_str(HIDDEN);

@@ -2,11 +2,10 @@
 //! command is in the midst of. A second one ends the process.
 
 use crate::doing::{say_stopped, say_stopping};
-use crate::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 use std::ffi::c_int;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Once};
@@ -21,7 +20,7 @@ static ANSWERED: Once = Once::new();
 /// Returns a flag that the first signal sets. A second one ends the process at once. A signal that
 /// the parent has set to be ignored stays so: `nohup` does that, and a shell for what runs in the
 /// background.
-pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+pub(crate) fn stop_flag() -> io::Result<Arc<AtomicBool>> {
     on_first(|_| answer())
 }
 
@@ -36,7 +35,7 @@ pub(crate) fn answer() {
 
 /// Has the first signal end the process, with an answer. It is for commands that have nothing to
 /// lose.
-pub(crate) fn end_at_once() -> Result<(), Failure> {
+pub(crate) fn end_at_once() -> io::Result<()> {
     on_first(|signal| {
         ANSWERED.call_once(|| say_stopped(name(signal)));
         low_level::exit(status_of(signal));
@@ -45,7 +44,7 @@ pub(crate) fn end_at_once() -> Result<(), Failure> {
 }
 
 /// Has a thread answer the first signal. Returns a flag that this signal sets.
-fn on_first(answer: impl FnOnce(c_int) + Send + 'static) -> Result<Arc<AtomicBool>, Failure> {
+fn on_first(answer: impl FnOnce(c_int) + Send + 'static) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let ignored = ignored();
     let (mut woken, wake) = UnixStream::pair()?;
@@ -53,9 +52,11 @@ fn on_first(answer: impl FnOnce(c_int) + Send + 'static) -> Result<Arc<AtomicBoo
         if ignored >> (signal - 1) & 1 == 1 {
             continue;
         }
+        // It runs before the flag is set below, so the first signal finds it clear.
         flag::register_conditional_shutdown(signal, status_of(signal), Arc::clone(&stop))?;
         flag::register_usize(signal, Arc::clone(&SIGNAL), signal as usize)?;
         flag::register(signal, Arc::clone(&stop))?;
+        // A handler may do next to nothing, so it wakes a thread.
         low_level::pipe::register(signal, wake.try_clone()?)?;
     }
     Builder::new().name("signals".to_owned()).spawn(move || {

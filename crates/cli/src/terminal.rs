@@ -58,6 +58,7 @@ pub(crate) fn wrapped(text: &str, columns: Option<usize>, used: usize, indent: u
     for (number, word) in text.split(' ').enumerate() {
         let width = console::measure_text_width(word);
         let space = usize::from(number > 0);
+        // A word that fits nowhere stands at the beginning of a line.
         if column + space + width > columns && column > indent {
             lines.push('\n');
             lines.extend(std::iter::repeat_n(' ', indent));

@@ -42,6 +42,7 @@ impl Trace {
                 span.thread
             ));
         }
+        // A span may have begun before the trace.
         let start = span.start.saturating_duration_since(self.origin).as_nanos() as f64 / 1e3;
         let length = span.end.saturating_duration_since(span.start).as_nanos() as f64 / 1e3;
         self.event(format_args!(

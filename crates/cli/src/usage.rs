@@ -1,7 +1,9 @@
 //! Errors of the command line itself. They repeat what was typed, which may have a private key.
 
+use crate::build_info;
 use crate::plain::{self, one_line};
 use crate::secrets::{HIDDEN, hidden_words, without_keys};
+use clap::error::ErrorKind;
 use console::strip_ansi_codes;
 use std::ffi::OsString;
 use std::io::Write;
@@ -12,16 +14,24 @@ const STATUS: u8 = 2;
 
 /// Says what is wrong with the arguments, or prints the help that was asked for.
 pub(crate) fn refuse(error: clap::Error) -> ExitCode {
+    // It is the help, or the version.
     if !error.use_stderr() {
         error.exit();
     }
     let message = error.render().to_string();
     let hidden = without_arguments(&message, std::env::args_os().skip(1));
-    if hidden == message {
-        error.exit();
-    }
     // Without a reader there is nobody to tell.
-    let _ = std::io::stderr().lock().write_all(hidden.as_bytes());
+    let _ = match hidden == message {
+        true => error.print(),
+        false => std::io::stderr().lock().write_all(hidden.as_bytes()),
+    };
+    let may_be_left_out = matches!(
+        error.kind(),
+        ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument | ErrorKind::InvalidValue
+    );
+    if let Some(left_out) = build_info::left_out().filter(|_| may_be_left_out) {
+        let _ = writeln!(std::io::stderr(), "\n{left_out}");
+    }
     ExitCode::from(STATUS)
 }
 

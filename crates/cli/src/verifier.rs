@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 /// The engine's script verifier in this command.
 pub(crate) type Verifier = CoreVerifier;
 
-/// A verifier for one run of a command. `Auto` has lanes if they are fast on this machine; `Kernel`
-/// has none.
+/// A verifier for one run of a command. `Auto` has lanes if they are fast on this machine;
+/// `OneByOne` has none.
 pub(crate) fn verifier(signatures: Signatures) -> Verifier {
     match signatures {
         Signatures::Auto => CoreVerifier::automatic(),
-        Signatures::Kernel => CoreVerifier::new(blockmill_script::Signatures::Kernel),
+        Signatures::OneByOne => CoreVerifier::new(blockmill_script::Signatures::OneByOne),
         Signatures::Lanes => CoreVerifier::new(blockmill_script::Signatures::Lanes),
     }
 }
@@ -32,7 +32,7 @@ pub(crate) fn signatures_text(ranges: &SignatureRanges, counts: &SignatureCounts
 pub(crate) fn counts_text(counts: &SignatureCounts) -> String {
     let SignatureCounts {
         lanes,
-        kernel,
+        libsecp256k1,
         again,
         cannot_tell,
         rechecked,
@@ -40,7 +40,8 @@ pub(crate) fn counts_text(counts: &SignatureCounts) -> String {
     if *counts == SignatureCounts::default() {
         return String::new();
     }
-    let mut text = format!("{lanes} in lanes, {kernel} by libsecp256k1");
+    let mut text = format!("{lanes} in lanes, {libsecp256k1} by libsecp256k1");
+    // These are rare, and say something only where they happened.
     for (count, what) in [
         (again, "scripts run again"),
         (cannot_tell, "not judged by lanes"),
@@ -57,7 +58,7 @@ pub(crate) fn counts_text(counts: &SignatureCounts) -> String {
 pub(crate) fn signatures_json(counts: &SignatureCounts) -> Value {
     json!({
         "lanes": counts.lanes,
-        "kernel": counts.kernel,
+        "kernel": counts.libsecp256k1,
         "again": counts.again,
         "cannot_tell": counts.cannot_tell,
         "rechecked": counts.rechecked,
@@ -77,7 +78,7 @@ mod tests {
         );
         let mut counts = SignatureCounts {
             lanes: 7,
-            kernel: 2,
+            libsecp256k1: 2,
             ..SignatureCounts::default()
         };
         assert_eq!(counts_text(&counts), "7 in lanes, 2 by libsecp256k1");

@@ -21,6 +21,7 @@ pub(crate) fn say(wholeness: &Wholeness) {
             }
             NotWhole::Hidden { blocks, first } => leftover_json(*blocks, first),
             NotWhole::MissingFiles { files, first } => missing_json(*files, first),
+            // It was reported when it was found.
             _ => continue,
         };
         log::warning(reason.kind(), &with_advice(reason.to_string(), advice(reason)), fields);
@@ -65,6 +66,7 @@ fn advice(reason: &NotWhole) -> Option<&'static str> {
 fn of_leftover(first: &Leftover) -> Option<&'static str> {
     let folder = first.path.parent()?;
     let is_missing = |name: &str| {
+        // A link is there, wherever it leads.
         let found = folder.join(name).symlink_metadata();
         found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
     };
@@ -92,12 +94,6 @@ fn has_block_files(folder: &Path) -> bool {
     entries
         .flatten()
         .any(|entry| entry.file_name().to_str().is_some_and(is_block_file))
-}
-
-/// `whole` and `why` of the JSON of a report.
-pub(crate) fn add_json(report: &mut Value, wholeness: &Wholeness) {
-    report["whole"] = json!(wholeness.is_whole());
-    report["why"] = why(wholeness);
 }
 
 /// The reasons why a chain is not whole, as JSON.

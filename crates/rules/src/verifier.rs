@@ -1,8 +1,8 @@
 //! The trait of script verifiers.
 //!
 //! A verifier may defer signature checks: it runs a script as if every signature were valid, and
-//! records the checks. The caller gathers the checks of many scripts and settles them together. A
-//! script with deferred checks has no verdict until they are settled.
+//! records the checks. The caller gathers the checks of many scripts and verifies them together. A
+//! script with deferred checks has no verdict until they are verified.
 
 use crate::flags::ScriptFlags;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ pub enum VerifyError {
 pub enum Outcome {
     /// The scripts pass.
     Passed,
-    /// The scripts pass if all deferred signature checks are valid. [`ScriptVerifier::settle`]
-    /// gives the verdict.
+    /// The scripts pass if all deferred signature checks are valid.
+    /// [`ScriptVerifier::verify_deferred`] gives the verdict.
     Deferred,
 }
 
@@ -45,7 +45,7 @@ pub struct SignatureCounts {
     /// Verified in lanes.
     pub lanes: u64,
     /// Verified by libsecp256k1 in an ordinary run of a script.
-    pub kernel: u64,
+    pub libsecp256k1: u64,
     /// Scripts that were run a second time with known answers.
     pub again: u64,
     /// Left open by the lanes, and verified by libsecp256k1.
@@ -132,21 +132,21 @@ pub trait ScriptVerifier: Send + Sync {
         self.verify(prepared, input, flags).map(|()| Outcome::Passed)
     }
 
-    /// Verifies the deferred signature checks. `settled` gets the verdict of each script. Some
-    /// scripts run again and defer other checks: they stay in `deferred`, and a second call settles
-    /// them all. `prepare` prepares the transaction of a script again, or returns the one from the
-    /// script before.
+    /// Verifies the deferred signature checks. `decided` gets the verdict of each script. Some
+    /// scripts run again and defer other checks: they stay in `deferred`, and a second call
+    /// verifies them all. `prepare` prepares the transaction of a script again, or returns the one
+    /// from the script before.
     #[expect(clippy::type_complexity, reason = "a name for it would hide that it is a closure")]
-    fn settle<T: Send>(
+    fn verify_deferred<T: Send>(
         &self,
         deferred: &mut Self::Deferred<T>,
         prepare: &mut dyn FnMut(&T) -> Result<Arc<Self::Prepared>, VerifyError>,
-        settled: &mut dyn FnMut(T, Result<(), VerifyError>),
+        decided: &mut dyn FnMut(T, Result<(), VerifyError>),
     ) {
-        let _ = (deferred, prepare, settled);
+        let _ = (deferred, prepare, decided);
     }
 
-    /// Number of signature checks to settle together. 0 for a verifier that defers none.
+    /// Number of signature checks to verify together. 0 for a verifier that defers none.
     fn signatures_together(&self) -> usize {
         0
     }

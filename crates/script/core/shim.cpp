@@ -97,7 +97,7 @@ bool EcdsaCheck(
     const secp256k1_context* context = secp256k1_context_static;
     check.kind = BLOCKMILL_ECDSA;
     if (key.size() == CPubKey::COMPRESSED_SIZE) {
-        // Whether x is on the curve is a part of the check that is put off.
+        // Whether x is on the curve is a part of the check that is deferred.
         std::memcpy(check.key, key.data(), sizeof(check.key));
     } else {
         secp256k1_pubkey point;

@@ -49,7 +49,7 @@ struct BlockmillLimits {
     // Bytes hashed, copied and searched for signature hashes.
     uint64_t hashed;
     // Bytes of a transaction, as legacy signature hashes have it, beyond which none of its legacy
-    // checks is put off.
+    // checks is deferred.
     uint64_t legacy;
 };
 

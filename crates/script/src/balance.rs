@@ -1,14 +1,15 @@
-//! How much work may be put off in vain.
+//! How much work may be deferred in vain.
 //!
 //! A script can be written so that a run with all checks "valid" costs much more than its ordinary
 //! run, and is in vain. Bounds on each input are not enough: there may be many inputs. So there is
-//! an account, in nanoseconds of a model that knows no clock. For each script that is settled it
+//! an account, in nanoseconds of a model that knows no clock. For each script that is decided it
 //! gains what the ordinary run costs and a little more, and loses what was really done. While it is
 //! below zero, scripts are run ordinarily at once, which gains a little. The account is capped. So
 //! all work is at most 1.15 times that of ordinary runs, and the cap.
 //!
-//! Work that is far more than honest scripts make is taken from the account when it is put off, and
-//! given back when it is settled: many hostile scripts may be put off before the first is settled.
+//! Work that is far more than honest scripts make is taken from the account when it is deferred,
+//! and given back when it is decided: many hostile scripts may be deferred before the first is
+//! decided.
 //!
 //! No verdict depends on the account.
 
@@ -65,14 +66,14 @@ pub(crate) fn lane_ns(together: usize) -> i64 {
     LANE_NS * together.max(LANES_FULL) / together
 }
 
-/// What was done for a script that was put off.
+/// What was done for a script that was deferred.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cost {
     /// All that was done.
     pub(crate) spent: i64,
     /// What an ordinary run costs that goes the way of the last run.
     pub(crate) ordinary: i64,
-    /// What was taken from the account when it was put off.
+    /// What was taken from the account when it was deferred.
     taken: i64,
     /// What the ways cost that the ordinary run may not have gone.
     astray: i64,
@@ -86,7 +87,7 @@ impl Cost {
         self.astray += count(report.script.min(SCRIPT_BYTES_MAX)) * SCRIPT_BYTE_NS;
     }
 
-    /// What is taken for a run that is put off with so many checks.
+    /// What is taken for a run that is deferred with so many checks.
     fn excess(report: &Report, checks: usize) -> i64 {
         let checks = count(checks as u64);
         let hashed = (count(report.hashed) - checks * HASHED_FREE).max(0) * HASHED_NS;
@@ -109,7 +110,7 @@ impl Cost {
         self.spent += self.ordinary;
     }
 
-    /// What a settled script changes in the account.
+    /// What a decided script changes in the account.
     pub(crate) fn change(&self) -> i64 {
         self.taken + self.ordinary + self.ordinary / 100 * 15 - self.spent
     }
@@ -128,13 +129,13 @@ impl Balance {
         }
     }
 
-    /// Whether work may be put off.
+    /// Whether work may be deferred.
     pub(crate) fn allows(&self) -> bool {
         self.nanoseconds.load(Relaxed) >= 0
     }
 
-    /// Takes what is out of the ordinary in a run that was put off.
-    pub(crate) fn put_off(&self, cost: &mut Cost, report: &Report, checks: usize) {
+    /// Takes what is out of the ordinary in a run that was deferred.
+    pub(crate) fn defer(&self, cost: &mut Cost, report: &Report, checks: usize) {
         let excess = Cost::excess(report, checks);
         if excess > 0 {
             cost.taken += excess;
@@ -142,7 +143,7 @@ impl Balance {
         }
     }
 
-    /// Adds the change of scripts that are settled.
+    /// Adds the change of scripts that are decided.
     pub(crate) fn add(&self, change: i64) {
         let _ = self.nanoseconds.fetch_update(Relaxed, Relaxed, |balance| {
             Some(balance.saturating_add(change).min(CAP_NS))

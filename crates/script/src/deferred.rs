@@ -1,11 +1,11 @@
-//! Signature checks that were put off.
+//! Signature checks that were deferred.
 
 use crate::balance::Cost;
 use crate::ffi::Signers;
 use blockmill_rules::{DeferredChecks, ScriptFlags};
 use secp256k1_lanes::Check;
 
-/// Signature checks that were put off, with the scripts they belong to.
+/// Signature checks that were deferred, with the scripts they belong to.
 ///
 /// The checks of a script lie together, in the order of the scripts, so scripts only need to know
 /// how many they have.
@@ -24,7 +24,7 @@ pub(crate) struct Script<T> {
     pub(crate) transaction: u64,
     pub(crate) input: usize,
     pub(crate) flags: ScriptFlags,
-    /// How many checks the last run put off.
+    /// How many checks the last run deferred.
     pub(crate) checks: usize,
     /// The keys of a multisig script that signed, if all those checks are valid.
     pub(crate) signers: Signers,

@@ -1,4 +1,4 @@
-//! What a verifier that puts checks off has, and how it verifies them together.
+//! What a verifier that defers checks has, and how it verifies them together.
 
 use crate::balance::{Balance, SIGNATURE_NS, lane_ns};
 use crate::ffi;
@@ -17,7 +17,7 @@ const TOGETHER_MIN: usize = 5;
 /// Of so many checks that are valid in lanes one is verified once more by libsecp256k1.
 const RECHECKED_ONE_IN: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 
-/// What a verifier that puts checks off has.
+/// What a verifier that defers checks has.
 pub(crate) struct Deferring {
     pub(crate) lanes: Pool,
     pub(crate) balance: Balance,
@@ -35,14 +35,14 @@ pub(crate) struct Deferring {
 #[derive(Default)]
 pub(crate) struct Counts {
     lanes: AtomicU64,
-    pub(crate) kernel: AtomicU64,
+    pub(crate) libsecp256k1: AtomicU64,
     pub(crate) again: AtomicU64,
     cannot_tell: AtomicU64,
     rechecked: AtomicU64,
 }
 
-/// The verdicts on checks that were settled together.
-pub(crate) struct Settled {
+/// The verdicts on checks that were verified together.
+pub(crate) struct Verdicts {
     /// `Valid` or `Invalid`.
     pub(crate) verdicts: Vec<Verdict>,
     /// What one check cost.
@@ -53,7 +53,7 @@ impl Counts {
     pub(crate) fn get(&self) -> SignatureCounts {
         SignatureCounts {
             lanes: self.lanes.load(Relaxed),
-            kernel: self.kernel.load(Relaxed),
+            libsecp256k1: self.libsecp256k1.load(Relaxed),
             again: self.again.load(Relaxed),
             cannot_tell: self.cannot_tell.load(Relaxed),
             rechecked: self.rechecked.load(Relaxed),
@@ -107,11 +107,11 @@ impl Deferring {
     }
 
     /// Verifies checks, in lanes if there are enough of them.
-    pub(crate) fn verdicts(&self, checks: &[Check], counts: &Counts) -> Result<Settled, VerifyError> {
+    pub(crate) fn verdicts(&self, checks: &[Check], counts: &Counts) -> Result<Verdicts, VerifyError> {
         self.contradicted()?;
         if checks.len() < TOGETHER_MIN {
-            add(&counts.kernel, checks.len());
-            return Ok(Settled {
+            add(&counts.libsecp256k1, checks.len());
+            return Ok(Verdicts {
                 verdicts: checks.iter().map(|check| verdict_of(ffi::is_valid(check))).collect(),
                 check_ns: SIGNATURE_NS,
             });
@@ -131,10 +131,10 @@ impl Deferring {
         add(&counts.cannot_tell, asked);
         add(&counts.lanes, checks.len() - asked);
         // At most twice the checks: no overflow.
-        let by_kernel = SIGNATURE_NS * (asked + rechecked) as i64 / checks.len() as i64;
-        Ok(Settled {
+        let by_libsecp256k1 = SIGNATURE_NS * (asked + rechecked) as i64 / checks.len() as i64;
+        Ok(Verdicts {
             verdicts,
-            check_ns: lane_ns(checks.len()) + by_kernel,
+            check_ns: lane_ns(checks.len()) + by_libsecp256k1,
         })
     }
 

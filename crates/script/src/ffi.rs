@@ -26,7 +26,7 @@ pub(crate) struct Limits {
     /// Bytes hashed, copied and searched for signature hashes.
     pub(crate) hashed: u64,
     /// Bytes of a transaction, as legacy signature hashes have it, beyond which no legacy check is
-    /// put off.
+    /// deferred.
     pub(crate) legacy: u64,
 }
 

@@ -15,7 +15,7 @@ impl Lanes for secp256k1_lanes::Verifier {
     }
 }
 
-/// Lanes that are not in use. There are as many as threads have ever settled at the same time.
+/// Lanes that are not in use. There are as many as threads have ever verified at the same time.
 pub(crate) struct Pool {
     free: Mutex<Vec<Box<dyn Lanes>>>,
     make: Box<dyn Fn() -> Box<dyn Lanes> + Send + Sync>,

@@ -1,4 +1,4 @@
-//! Script verification by Bitcoin Core's interpreter, with signature checks put off and verified
+//! Script verification by Bitcoin Core's interpreter, with signature checks deferred and verified
 //! many at a time.
 //!
 //! Every script goes to Core's interpreter. A small shim in C++ gives it a checker that records
@@ -20,7 +20,7 @@
 //! let flags = ScriptFlags::P2SH;
 //! let outcome = verifier.verify_deferring(&prepared, 0, flags, "input 0", &mut deferred)?;
 //! while deferred.scripts() > 0 {
-//!     verifier.settle(
+//!     verifier.verify_deferred(
 //!         &mut deferred,
 //!         &mut |_| Ok(verifier.prepare(&bytes, &spent)?.into()),
 //!         &mut |name, verdict| assert_eq!((name, verdict), ("input 0", Ok(()))),

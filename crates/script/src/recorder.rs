@@ -29,7 +29,7 @@ use secp256k1_lanes::{Check, Kind, Verdict};
 /// The flag `SCRIPT_VERIFY_NULLFAIL` of Core's interpreter. No rule of blocks has it.
 pub(crate) const NULLFAIL: u32 = 1 << 14;
 
-/// Most checks that are put off for one input in one run. An input of a legacy or version 0 script
+/// Most checks that are deferred for one input in one run. An input of a legacy or version 0 script
 /// has 402 at most. A tapscript may have more; then the ordinary run takes it.
 pub(crate) const CHECKS_MAX: usize = 1024;
 
@@ -100,7 +100,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// How many checks this run put off.
+    /// How many checks this run deferred.
     pub(crate) fn recorded(&self) -> usize {
         self.records.len() - self.before
     }

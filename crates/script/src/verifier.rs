@@ -2,14 +2,13 @@
 
 use crate::balance::Cost;
 use crate::deferred::{Deferred, Script};
-use crate::deferring::{Counts, Deferring, Settled, add, failed};
+use crate::deferring::{Counts, Deferring, Verdicts, add, failed};
 use crate::ffi::{self, End, Limits, Report};
 use crate::lanes::Lanes;
 use crate::recorder::{Known, NULLFAIL, Recorder};
 use blockmill_rules::{Outcome, ScriptFlags, ScriptVerifier, SignatureCounts, SpentOutput, VerifyError};
 use secp256k1_lanes::{Backend, Verdict};
 use std::fmt;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,14 +18,14 @@ const LIMITS: Limits = Limits {
     legacy: 100_000,
 };
 
-/// How many transactions were prepared, by any verifier: what one puts off another may settle.
+/// How many transactions were prepared, by any verifier: what one defers another may verify.
 static PREPARED: AtomicU64 = AtomicU64::new(0);
 
 /// What verifies signatures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Signatures {
-    /// libsecp256k1, one by one. Nothing is put off.
-    Kernel,
+    /// libsecp256k1, one by one. Nothing is deferred.
+    OneByOne,
     /// Many at once, on the fastest backend that the machine has, even if that is slower than
     /// libsecp256k1.
     Lanes,
@@ -55,7 +54,7 @@ impl fmt::Debug for CoreTransaction {
 ///
 /// Its counts have the commitments of taproot script paths among the signature checks.
 pub struct CoreVerifier {
-    /// None: nothing is put off.
+    /// None: nothing is deferred.
     deferring: Option<Deferring>,
     counts: Counts,
 }
@@ -85,25 +84,15 @@ impl CoreVerifier {
         Self::new(if Backend::detect().is_fast() {
             Signatures::Lanes
         } else {
-            Signatures::Kernel
+            Signatures::OneByOne
         })
-    }
-
-    /// Has one in so many of the checks that are valid in lanes verified once more by libsecp256k1,
-    /// instead of one in 1,000.
-    #[must_use]
-    pub fn with_rechecked_one_in(mut self, checks: NonZeroU64) -> Self {
-        if let Some(deferring) = &mut self.deferring {
-            deferring.rechecked_one_in = checks;
-        }
-        self
     }
 
     /// What verifies signatures.
     pub fn signatures(&self) -> Signatures {
         match self.deferring {
             Some(_) => Signatures::Lanes,
-            None => Signatures::Kernel,
+            None => Signatures::OneByOne,
         }
     }
 
@@ -115,7 +104,7 @@ impl CoreVerifier {
         flags: ScriptFlags,
     ) -> (Result<(), VerifyError>, Report) {
         let (end, report) = prepared.inner.run(input, flags.0);
-        self.counts.kernel.fetch_add(report.asked, Relaxed);
+        self.counts.libsecp256k1.fetch_add(report.asked, Relaxed);
         let verdict = match end {
             End::Passed => Ok(()),
             End::Failed => Err(VerifyError::Invalid),
@@ -145,7 +134,7 @@ impl CoreVerifier {
     /// Decides on a script of whose checks one is false: with a second run, and after that the
     /// ordinary one.
     ///
-    /// None: the second run put other checks off, and the script is in `deferred`.
+    /// None: the second run deferred other checks, and the script is in `deferred`.
     fn decide<T: Send>(
         &self,
         deferring: &Deferring,
@@ -171,7 +160,7 @@ impl CoreVerifier {
             return Some((script, Ok(())));
         }
         if end == End::Passed && deferred.scripts.try_reserve(1).is_ok() {
-            deferring.balance.put_off(&mut script.cost, &report, script.checks);
+            deferring.balance.defer(&mut script.cost, &report, script.checks);
             deferred.scripts.push(script);
             return None;
         }
@@ -240,7 +229,7 @@ impl ScriptVerifier for CoreVerifier {
         let mut cost = Cost::default();
         cost.run(&report);
         if end == End::Passed && deferred.scripts.try_reserve(1).is_ok() {
-            deferring.balance.put_off(&mut cost, &report, checks);
+            deferring.balance.defer(&mut cost, &report, checks);
             deferred.scripts.push(Script {
                 name: script,
                 transaction: prepared.number,
@@ -259,27 +248,27 @@ impl ScriptVerifier for CoreVerifier {
         verdict.map(|()| Outcome::Passed)
     }
 
-    fn settle<T: Send>(
+    fn verify_deferred<T: Send>(
         &self,
         deferred: &mut Deferred<T>,
         prepare: &mut dyn FnMut(&T) -> Result<Arc<CoreTransaction>, VerifyError>,
-        settled: &mut dyn FnMut(T, Result<(), VerifyError>),
+        decided: &mut dyn FnMut(T, Result<(), VerifyError>),
     ) {
         let Deferred { scripts, checks } = std::mem::take(deferred);
         let Some(deferring) = &self.deferring else {
-            // Another verifier put them off.
+            // Another verifier deferred them.
             for script in scripts {
                 let prepared = prepare(&script.name);
                 let verdict = prepared.and_then(|prepared| self.verify(&prepared, script.input, script.flags));
-                settled(script.name, verdict);
+                decided(script.name, verdict);
             }
             return;
         };
-        let Settled { verdicts, check_ns } = match deferring.verdicts(&checks, &self.counts) {
+        let Verdicts { verdicts, check_ns } = match deferring.verdicts(&checks, &self.counts) {
             Ok(verdicts) => verdicts,
             Err(error) => {
                 for script in scripts {
-                    settled(script.name, Err(error.clone()));
+                    decided(script.name, Err(error.clone()));
                 }
                 return;
             }
@@ -322,7 +311,7 @@ impl ScriptVerifier for CoreVerifier {
                 }
             };
             change += script.cost.change();
-            settled(script.name, verdict);
+            decided(script.name, verdict);
         }
         deferring.balance.add(change);
     }
@@ -352,6 +341,11 @@ impl CoreVerifier {
 
     pub(crate) fn with_reserve(mut self, reserve: fn(&mut Vec<secp256k1_lanes::Check>) -> bool) -> Self {
         self.deferring.as_mut().unwrap().reserve = reserve;
+        self
+    }
+
+    pub(crate) fn with_rechecked_one_in(mut self, checks: std::num::NonZeroU64) -> Self {
+        self.deferring.as_mut().unwrap().rechecked_one_in = checks;
         self
     }
 

@@ -24,7 +24,7 @@ fn smallest_transaction() -> Vec<u8> {
 
 #[test]
 fn scripts_run_without_the_kernel_interface() {
-    let verifier = CoreVerifier::new(Signatures::Kernel);
+    let verifier = CoreVerifier::new(Signatures::OneByOne);
     let verdict = |script: &[u8]| {
         let spent = SpentOutput {
             value: 5,

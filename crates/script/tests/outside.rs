@@ -36,7 +36,7 @@ fn main() {
     // The change goes to the key that signs.
     let script_pubkey = transaction[transaction.len() - 71..transaction.len() - 4].to_vec();
     let spent = [SpentOutput { value: 5_000_000_000, script_pubkey: &script_pubkey }];
-    let verifier = CoreVerifier::new(Signatures::Kernel);
+    let verifier = CoreVerifier::new(Signatures::OneByOne);
     let mut verdict = |change: u8| {
         *transaction.last_mut().unwrap() = change;
         let prepared = verifier.prepare(&transaction, &spent).unwrap();

@@ -36,7 +36,7 @@ fn audit_while(change: Changing<'_>) -> Report {
     let folder = tempfile::tempdir().unwrap();
     write(&chain(110), folder.path(), &CoreLayout::default());
     let (verifier, stop) = (Arc::new(CoreVerifier::automatic()), AtomicBool::new(false));
-    let auditor = Auditor::new(&verifier, 1, Signatures::Kernel, &stop);
+    let auditor = Auditor::new(&verifier, 1, Signatures::OneByOne, &stop);
     let sources = Sources {
         blocks: &[folder.path().join("blocks")],
         headers: &[],

@@ -11,7 +11,7 @@ pub enum Signatures {
     #[default]
     Auto,
     /// By libsecp256k1 alone.
-    Kernel,
+    OneByOne,
     /// In lanes for all blocks.
     Lanes,
 }
@@ -32,7 +32,7 @@ impl SignatureWay {
     /// of work are above the block.
     pub(crate) fn new(wanted: Signatures, can_defer: bool, buried: impl FnOnce() -> bool) -> Self {
         let (lanes, reason) = match wanted {
-            Signatures::Kernel => (false, Self::ASKED_FOR),
+            Signatures::OneByOne => (false, Self::ASKED_FOR),
             _ if !can_defer => (false, "the verifier has no lanes"),
             Signatures::Lanes => (true, Self::ASKED_FOR),
             Signatures::Auto if buried() => (true, "more than two weeks of work above"),
@@ -136,7 +136,7 @@ mod tests {
         let lanes = |wanted, can_defer, buried: bool| SignatureWay::new(wanted, can_defer, || buried).lanes;
         for (wanted, expected) in [
             (Signatures::Auto, [false, true]),
-            (Signatures::Kernel, [false, false]),
+            (Signatures::OneByOne, [false, false]),
             (Signatures::Lanes, [true, true]),
         ] {
             assert_eq!(
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(ranges.to_string(), "lanes for heights 5 to 9, lanes for 20");
         assert_eq!(ranges.ranges().len(), 2);
         let mut asked = SignatureRanges::default();
-        asked.add(1, SignatureWay::new(Signatures::Kernel, true, BURIED));
+        asked.add(1, SignatureWay::new(Signatures::OneByOne, true, BURIED));
         assert_eq!(asked.to_string(), "libsecp256k1 for height 1 (asked for)");
         asked.cut(1);
         assert_eq!(asked, SignatureRanges::default());

@@ -126,7 +126,7 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
         let start = Instant::now();
         let outcome = contain(|| {
             let mut last: Option<Again<V>> = None;
-            self.verifier.settle(
+            self.verifier.verify_deferred(
                 batch,
                 &mut |script| script.prepare_again(&mut last),
                 &mut Script::answer,

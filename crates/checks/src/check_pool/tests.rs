@@ -94,7 +94,7 @@ impl ScriptVerifier for Counting {
         Ok(Outcome::Deferred)
     }
 
-    fn settle<T: Send>(
+    fn verify_deferred<T: Send>(
         &self,
         deferred: &mut Recorded<Valued<T>>,
         prepare: &mut dyn FnMut(&T) -> Result<Arc<Vec<i64>>, VerifyError>,

@@ -1,6 +1,7 @@
 //! The arguments of `blockmill audit`.
 
-use super::{Force, HexBytes, OlderArgument, SignaturesArgument, network, parse_hex, parse_threads};
+use super::shared::{Force, OlderArgument};
+use super::values::{HexBytes, SignaturesArgument, network, parse_hex, parse_threads};
 use blockmill_block::Network;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;

@@ -1,23 +1,22 @@
 //! `blockmill audit`.
 
 use crate::arguments::audit::{
-    AuditArguments, AuditCommand, AuditKeyArguments, AuditMergeArguments, AuditPartArguments, AuditWork,
+    AuditArguments, AuditCommand, AuditKeyArguments, AuditMergeArguments, AuditPartArguments,
 };
-use crate::arguments::chain_of;
+use crate::arguments::params_of;
+use crate::commands::{open_newest, threads};
 use crate::failure::Failure;
 use crate::headers;
 use crate::log;
-use crate::output::{self, cpu_seconds, grouped};
+use crate::output::{self, Facts, cpu_seconds, grouped};
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
 use blockmill_audit::{
     AuditError, AuditedSet, Auditor, Finding, Key, Mark, Report, Sources, Verdict, merge, read_parts,
 };
-use blockmill_block::{Header, Network};
-use blockmill_chain::Signatures;
+use blockmill_block::Header;
 use blockmill_datadir::UtxoSet;
-use blockmill_rules::Params;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::sync::Arc;
@@ -35,40 +34,21 @@ pub(crate) fn run(arguments: &AuditArguments) -> Result<u8, Failure> {
     }
 }
 
-fn threads(par: Option<usize>) -> usize {
-    par.unwrap_or(super::cores())
-}
-
-fn signatures(work: &AuditWork) -> Signatures {
-    work.signatures.into()
-}
-
-fn params(network: Option<Network>, challenge: Option<&crate::arguments::HexBytes>) -> Result<Params, Failure> {
-    let chain_id = chain_of(network, challenge)?;
-    let chain_id = chain_id.ok_or_else(|| Failure::Usage("--network is needed".to_owned()))?;
-    Ok(chain_id.params())
-}
-
 fn whole(arguments: &AuditArguments) -> Result<u8, Failure> {
     let (start, stop) = (Instant::now(), signals::stop_flag()?);
     let mut meter = EngineMeter::new();
-    let verifier = Arc::new(verifier(signatures(&arguments.work)));
-    let auditor = Auditor::new(
-        &verifier,
-        threads(arguments.work.par),
-        signatures(&arguments.work),
-        &stop,
-    );
+    let (threads, signatures) = (threads(arguments.work.par), arguments.work.signatures.into());
+    let verifier = Arc::new(verifier(signatures));
+    let auditor = Auditor::new(&verifier, threads, signatures, &stop);
     let resume = arguments.resume.as_deref();
     let report = match (&arguments.data, &arguments.snapshot) {
         (Some(data), _) => {
-            let set = UtxoSet::open_with(data, threads(arguments.work.par), arguments.older.reach())?;
-            log::older(set.older());
+            let set = open_newest(data, arguments.older.reach(), threads)?;
             say_where_no_note_is_left(&set);
             auditor.set(&set, &arguments.blocks, resume, &mut meter)?
         }
         (None, Some(snapshot)) => {
-            let params = params(arguments.network, arguments.signet_challenge.as_ref())?;
+            let params = params_of(arguments.network, arguments.signet_challenge.as_ref())?;
             let sources = Sources {
                 blocks: &arguments.blocks,
                 headers: &[],
@@ -93,18 +73,16 @@ fn key(arguments: &AuditKeyArguments) -> Result<u8, Failure> {
 fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let key = Key::read(&arguments.key)?;
+    // A name that is taken is refused before hours of work.
     let mut new = arguments.force.begin(&arguments.out)?;
     let mut meter = EngineMeter::new();
-    let verifier = Arc::new(verifier(signatures(&arguments.work)));
-    let auditor = Auditor::new(
-        &verifier,
-        threads(arguments.work.par),
-        signatures(&arguments.work),
-        &stop,
-    );
-    let params = params(Some(arguments.network), arguments.signet_challenge.as_ref())?;
+    let (threads, signatures) = (threads(arguments.work.par), arguments.work.signatures.into());
+    let verifier = Arc::new(verifier(signatures));
+    let auditor = Auditor::new(&verifier, threads, signatures, &stop);
+    let params = params_of(Some(arguments.network), arguments.signet_challenge.as_ref())?;
     let mut headers = Vec::new();
     if let Some(source) = &arguments.headers {
+        // All at once: a chain is made of them below.
         let mut add = |more: Vec<Header>, _: &mut EngineMeter| {
             headers.extend(more);
             Ok(())
@@ -122,6 +100,7 @@ fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
     let report = auditor.part(&blocks, &key, arguments.from..=arguments.to, &mut meter)?;
     drop(meter);
     say_findings(&report.unreadable);
+    // What was said above is why there is none.
     let Some(part) = report.part else {
         return Ok(3);
     };
@@ -151,10 +130,9 @@ fn merged(arguments: &AuditMergeArguments) -> Result<u8, Failure> {
     let (start, stop) = (Instant::now(), signals::stop_flag()?);
     let key = Key::read(&arguments.key)?;
     let threads = threads(arguments.par);
-    let data = arguments.data.as_deref();
-    let reach = arguments.older.reach();
-    let data = data.map(|data| UtxoSet::open_with(data, threads, reach)).transpose()?;
-    log::older(data.as_ref().and_then(UtxoSet::older));
+    let open = |data| open_newest(data, arguments.older.reach(), threads);
+    let data = arguments.data.as_deref().map(open).transpose()?;
+    // Before hours of work.
     data.iter().for_each(say_where_no_note_is_left);
     let set = match (&data, &arguments.snapshot) {
         (Some(data), _) => AuditedSet::Data(data),
@@ -208,43 +186,26 @@ fn say(report: &Report, as_json: bool, start: Instant) -> Result<u8, Failure> {
     if let Some(problem) = &report.not_noted {
         say_not_noted(problem);
     }
-    let mut out = output::stdout();
-    if as_json {
-        let findings: Vec<Value> = report.findings.iter().map(finding_json).collect();
-        let mut value = json!({
-            "verdict": report.verdict.name(),
-            "network": report.network.name(),
-            "height": report.height,
-            "hash": report.hash.to_string(),
-            "blocks": report.blocks,
-            "transactions": report.transactions,
-            "inputs": report.inputs,
-            "coins": report.coins,
-            "seconds": seconds,
-            "cpu_seconds": cpu,
-            "findings": findings,
-        });
-        let why = report.why_not_whole();
-        value["whole"] = json!(why.is_empty());
-        value["why"] = json!(why);
-        output::json_line(&mut out, &value)?;
-    } else {
+    if !as_json {
         say_findings(&report.findings);
-        let height = report.height.map_or("unknown".to_owned(), |height| height.to_string());
-        let rows = [
-            ("verdict", report.verdict.name().to_owned()),
-            ("network", report.network.name().to_owned()),
-            ("height", height),
-            ("hash", report.hash.to_string()),
-            ("blocks", grouped(report.blocks)),
-            ("transactions", grouped(report.transactions)),
-            ("inputs", grouped(report.inputs)),
-            ("coins", grouped(report.coins)),
-            ("seconds", format!("{seconds:.1} (CPU {cpu:.1})")),
-        ];
-        output::table(&mut out, &rows)?;
     }
-    out.flush()?;
+    let height = report.height.map_or("unknown".to_owned(), |height| height.to_string());
+    let why = report.why_not_whole();
+    Facts::default()
+        .both("verdict", report.verdict.name())
+        .both("network", report.network.name())
+        .both_as("height", report.height, height)
+        .both("hash", report.hash.to_string())
+        .both_as("blocks", report.blocks, grouped(report.blocks))
+        .both_as("transactions", report.transactions, grouped(report.transactions))
+        .both_as("inputs", report.inputs, grouped(report.inputs))
+        .both_as("coins", report.coins, grouped(report.coins))
+        .both_as("seconds", seconds, format!("{seconds:.1} (CPU {cpu:.1})"))
+        .field("cpu_seconds", cpu)
+        .field("findings", report.findings.iter().map(finding_json).collect::<Vec<_>>())
+        .field("whole", why.is_empty())
+        .field("why", why)
+        .print(as_json)?;
     Ok(match report.verdict {
         Verdict::Proved => 0,
         Verdict::Refuted => 1,

@@ -55,6 +55,7 @@ fn scan(
     let (mut found, mut coins) = (Vec::new(), 0);
     let convert = |mut batch: Batch| {
         let (count, share) = (batch.len() as u64, share(&batch));
+        // On the thread that has read the batch: hardly a coin goes on from here.
         batch.retain(|(_, coin)| wanted.contains_key(&*coin.script_pubkey));
         Ok::<_, Failure>((batch, count, share))
     };
@@ -75,6 +76,7 @@ pub(crate) fn run(arguments: &BalanceArguments) -> Result<u8, Failure> {
     let mut wanted: HashMap<Vec<u8>, String> = HashMap::new();
     for text in &arguments.targets {
         for target in targets(text, &arguments.range.0, network)? {
+            // Of descriptors for one script, the first one names it.
             wanted.entry(target.script_pubkey).or_insert(target.descriptor);
         }
     }
@@ -82,6 +84,7 @@ pub(crate) fn run(arguments: &BalanceArguments) -> Result<u8, Failure> {
     drop(meter);
     let tip = set.tip();
     let mut out = BufWriter::new(output::stdout());
+    // A damaged set may have amounts whose sum has more than 64 bits.
     let total: i128 = found.iter().map(|(_, coin)| i128::from(coin.value)).sum();
     if !arguments.json {
         for (outpoint, coin) in &found {

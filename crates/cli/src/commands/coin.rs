@@ -88,6 +88,7 @@ impl Answers {
             number += 1;
             let text = match &line {
                 Line::Text(line) => String::from_utf8_lossy(line),
+                // It is no outpoint, which the message below says.
                 Line::TooLong(_) => "the line is too long".into(),
             };
             if text.trim().is_empty() {

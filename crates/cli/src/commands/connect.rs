@@ -1,5 +1,7 @@
 //! `blockmill connect`.
 
+pub(crate) mod report;
+
 use crate::arguments::{ConnectArguments, EngineArguments};
 use crate::doing;
 use crate::failure::Failure;
@@ -12,7 +14,6 @@ use crate::trace::Trace;
 use crate::verifier::verifier;
 use crate::whole;
 use blockmill_blockfiles::BlockFiles;
-use blockmill_chain::{Event, Indexing, Observer, Progress};
 use blockmill_engine::report::{FiguresObserver, Halt, Span, Totals};
 use blockmill_engine::{ConnectReport, Options};
 use serde_json::json;
@@ -56,44 +57,22 @@ pub(crate) fn say_leftovers(report: &ConnectReport) {
 /// Reports the height at which a signal stopped the run, if one did.
 pub(crate) fn say_halt(report: &ConnectReport) {
     if report.halt == Halt::Stopped {
+        // The thread of signals may not have come to it yet.
         signals::answer();
         let text = format!("stopped at height {}", report.height);
         log::info("stopped", &text, json!({"height": report.height}));
     }
 }
 
-/// Passes the engine's reports to the meter and the metrics.
-struct Watcher<'a> {
-    meter: EngineMeter,
-    metrics: Option<&'a Metrics>,
-}
-
 /// Passes the engine's figures to the trace and the metrics.
-struct FiguresWatcher<'a> {
+struct FiguresWatcher {
     trace: Option<Trace>,
-    metrics: Option<&'a Metrics>,
+    metrics: Option<Metrics>,
 }
 
-impl Observer for Watcher<'_> {
-    fn indexing(&mut self, indexing: &Indexing) {
-        self.meter.indexing(indexing);
-    }
-
-    fn progress(&mut self, progress: &Progress) {
-        self.meter.progress(progress);
-        if let Some(metrics) = self.metrics {
-            metrics.set_progress(progress);
-        }
-    }
-
-    fn event(&mut self, event: &Event<'_>) {
-        self.meter.event(event);
-    }
-}
-
-impl FiguresObserver for FiguresWatcher<'_> {
+impl FiguresObserver for FiguresWatcher {
     fn totals(&mut self, totals: &Totals) {
-        if let Some(metrics) = self.metrics {
+        if let Some(metrics) = &self.metrics {
             metrics.set_totals(totals);
         }
     }
@@ -106,19 +85,20 @@ impl FiguresObserver for FiguresWatcher<'_> {
 }
 
 fn print(report: &ConnectReport, arguments: &ConnectArguments) -> io::Result<()> {
-    let mut out = output::stdout();
     let cpu_seconds = output::cpu_seconds();
     if arguments.json {
-        output::json_line(&mut out, &output::connect_json(report, cpu_seconds))?;
+        output::json_line(&mut output::stdout(), &report::json_of(report, cpu_seconds))
     } else if arguments.verbose {
-        output::connect_table(&mut out, report, cpu_seconds)?;
+        report::print_table(report, cpu_seconds)
     } else {
-        writeln!(out, "{}", output::connect_line(report))?;
+        let mut out = output::stdout();
+        writeln!(out, "{}", report::line(report))?;
+        out.flush()
     }
-    out.flush()
 }
 
 pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
+    // First, so that a name which is taken makes no data directory.
     let trace = arguments.trace.as_deref().map(Trace::create).transpose()?;
     check_sources(&arguments.blocks)?;
     let options = Options {
@@ -149,17 +129,13 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         .metrics
         .map(|address| Metrics::serve(address, engine.directory().store_path()))
         .transpose()?;
-    let metrics = metrics.as_ref();
+    let mut meter = EngineMeter::with_metrics(metrics.clone());
     let mut figures = FiguresWatcher { trace, metrics };
-    let mut watcher = Watcher {
-        meter: EngineMeter::new(),
-        metrics,
-    };
-    let report = engine.connect_with_figures(&arguments.blocks, &mut watcher, &mut figures);
+    let report = engine.connect_with_figures(&arguments.blocks, &mut meter, &mut figures);
     // The trace of a run that fails is of use, too.
     let traced = figures.trace.take().map_or(Ok(()), Trace::finish);
     let report = report?;
-    drop(watcher);
+    drop(meter);
     say_leftovers(&report);
     say_halt(&report);
     let printed = print(&report, arguments);

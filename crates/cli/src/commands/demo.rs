@@ -5,7 +5,7 @@ use crate::commands::{connect, generate, stats};
 use crate::doing;
 use crate::failure::Failure;
 use crate::log;
-use crate::output;
+use crate::output::{self, Facts};
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
@@ -18,7 +18,6 @@ use blockmill_datadir::{ChainId, Reach};
 use blockmill_engine::report::Halt;
 use blockmill_engine::{Engine, Options};
 use serde_json::json;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -89,32 +88,28 @@ fn demo_in(directory: &Path) -> Result<u8, Failure> {
     let report = engine.connect(&[blocks], &mut meter)?;
     drop(meter);
     let cpu_seconds = output::cpu_seconds() - cpu_before;
+    // The store is closed before it is read.
     drop(engine);
     if report.halt == Halt::Stopped {
         connect::say_halt(&report);
         return Ok(signals::status());
     }
-    let (figures, _) = stats::compute(&data, None, Reach::Synced, Hashes::Serialized)?;
-    let mut out = output::stdout();
-    output::connect_table(&mut out, &report, cpu_seconds)?;
-    let agrees = figures.hash() == summary.hash_serialized_3 && report.tip.to_string() == summary.tip;
-    let rows = [
-        ("coins", figures.coins().to_string()),
-        ("UTXO hash", figures.hash().to_owned()),
-        ("generator's", summary.hash_serialized_3.clone()),
-        ("verdict", if agrees { "the same" } else { "DIFFERENT" }.to_owned()),
-    ];
-    output::table(&mut out, &rows)?;
-    out.flush()?;
+    let (_, figures) = stats::compute(&data, None, Reach::Synced, Hashes::Serialized)?;
+    let hash = figures.hash_serialized_3.to_string();
+    connect::report::print_table(&report, cpu_seconds)?;
+    let agrees = hash == summary.hash_serialized_3 && report.tip.to_string() == summary.tip;
+    Facts::default()
+        .row("coins", figures.txouts)
+        .row("UTXO hash", &hash)
+        .row("generator's", &summary.hash_serialized_3)
+        .row("verdict", if agrees { "the same" } else { "DIFFERENT" })
+        .print(false)?;
     if agrees {
         Ok(0)
     } else {
         Err(Failure::Mismatch(format!(
-            "the engine ended at {} with UTXO hash {}, the generator at {} with {}",
-            report.tip,
-            figures.hash(),
-            summary.tip,
-            summary.hash_serialized_3
+            "the engine ended at {} with UTXO hash {hash}, the generator at {} with {}",
+            report.tip, summary.tip, summary.hash_serialized_3
         )))
     }
 }

@@ -44,6 +44,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
         output::json_line(&mut out, &json!({"sound": findings.is_sound(), "parts": parts}))?;
     } else {
         for finding in &findings.0 {
+            // Padded before it has a colour, whose characters have no width.
             let health = format!("{:12}", finding.health);
             let health = match finding.health {
                 Health::Sound => good(&health),

@@ -3,7 +3,7 @@
 mod blocks;
 mod coins;
 
-use crate::arguments::ExportCommand;
+use crate::arguments::export::ExportCommand;
 use crate::failure::Failure;
 
 pub(crate) fn run(command: &ExportCommand) -> Result<u8, Failure> {

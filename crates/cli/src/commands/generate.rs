@@ -1,14 +1,13 @@
 //! `blockmill generate`.
 
 use crate::arguments::GenerateArguments;
-use crate::doing::{self, Doing};
+use crate::doing::Doing;
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Facts};
 use crate::progress::Meter;
 use crate::signals;
 use blockmill_chaingen::{ChainSpec, Progress, Summary, write_chain_until};
 use serde_json::json;
-use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -17,29 +16,29 @@ use std::time::Instant;
 pub(crate) fn write_with_progress(out: &Path, spec: &ChainSpec, stop: &AtomicBool) -> Result<Summary, Failure> {
     let mut meter = Meter::new();
     let mut show = |progress: &Progress| {
-        let (done, all) = (progress.blocks_done, progress.blocks);
-        doing::set(Doing::Counted {
+        let doing = Doing::Counted {
             what: "blocks made",
-            done: done.into(),
-            of: all.into(),
-        });
-        if meter.is_due() {
+            done: progress.blocks_done.into(),
+            of: progress.blocks.into(),
+        };
+        meter.show(doing, "generating", || {
+            let (done, of, inputs, bytes) = (progress.blocks_done, progress.blocks, progress.inputs, progress.bytes);
+            let mebibytes = output::mebibytes(bytes);
             let text = format!(
-                "{}: block {} of {}, {} inputs, {:.1} MiB",
-                progress.phase,
-                progress.blocks_done,
-                progress.blocks,
-                progress.inputs,
-                progress.bytes as f64 / f64::from(1 << 20)
+                "{}: block {done} of {of}, {inputs} inputs, {mebibytes:.1} MiB",
+                progress.phase
             );
-            let fields = json!({"done": done, "blocks": all, "inputs": progress.inputs, "bytes": progress.bytes});
-            meter.show(done.into(), all.into(), text, "generating", fields);
-        }
+            (
+                text,
+                json!({"done": done, "blocks": of, "inputs": inputs, "bytes": bytes}),
+            )
+        });
     };
     Ok(write_chain_until(out, spec, stop, &mut show)?)
 }
 
 pub(crate) fn run(arguments: &GenerateArguments) -> Result<u8, Failure> {
+    // The number of inputs depends on the profile and the blocks.
     let defaults = ChainSpec::new(arguments.profile, arguments.blocks, arguments.seed);
     let spec = ChainSpec {
         inputs: arguments.inputs.unwrap_or(defaults.inputs),
@@ -51,21 +50,18 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let start = Instant::now();
     let summary = write_with_progress(&arguments.out, &spec, &stop)?;
-    let rows = [
-        ("profile", summary.profile.clone()),
-        ("network", summary.network.clone()),
-        ("tip", summary.tip.clone()),
-        ("height", summary.height.to_string()),
-        ("transactions", summary.transactions.to_string()),
-        ("inputs", summary.inputs.to_string()),
-        ("outputs", summary.outputs.to_string()),
-        ("coins", summary.coins.to_string()),
-        ("bytes", summary.bytes.to_string()),
-        ("hash_serialized_3", summary.hash_serialized_3.clone()),
-        ("seconds", format!("{:.3}", start.elapsed().as_secs_f64())),
-    ];
-    let mut out = output::stdout();
-    output::table(&mut out, &rows)?;
-    out.flush()?;
+    Facts::default()
+        .row("profile", &summary.profile)
+        .row("network", &summary.network)
+        .row("tip", &summary.tip)
+        .row("height", summary.height)
+        .row("transactions", summary.transactions)
+        .row("inputs", summary.inputs)
+        .row("outputs", summary.outputs)
+        .row("coins", summary.coins)
+        .row("bytes", summary.bytes)
+        .row("hash_serialized_3", &summary.hash_serialized_3)
+        .row("seconds", format!("{:.3}", start.elapsed().as_secs_f64()))
+        .print(false)?;
     Ok(0)
 }

@@ -44,13 +44,19 @@ fn open_set_at(
     stop: &AtomicBool,
     meter: &mut EngineMeter,
 ) -> Result<UtxoSet, Failure> {
-    doing::set(Doing::Something("opening the set"));
-    let set = UtxoSet::open_with(data, cores(), reach)?;
-    log::older(set.older());
+    let set = open_newest(data, reach, cores())?;
     match at {
         Some(earlier) => Ok(set.at(earlier, stop, meter)?),
         None => Ok(set),
     }
+}
+
+/// Opens the set of a data directory as it is, and says so where it is an older one.
+fn open_newest(data: &Path, reach: Reach, threads: usize) -> Result<UtxoSet, Failure> {
+    doing::set(Doing::Something("opening the set"));
+    let set = UtxoSet::open_with(data, threads, reach)?;
+    log::older(set.older());
+    Ok(set)
 }
 
 /// How far through a set the end of a batch is. Transaction ids are spread evenly, so their first
@@ -62,15 +68,11 @@ fn share(batch: &Batch) -> f64 {
     f64::from(prefix) / 65_536.0
 }
 
-/// The path of standard input instead of the name - on the command line.
-pub(crate) fn or_standard_input(path: &Path) -> &Path {
-    match path.as_os_str() == "-" {
-        true => Path::new("/dev/stdin"),
-        false => path,
-    }
+/// The threads that `--par` names, or all cores.
+fn threads(par: Option<usize>) -> usize {
+    par.unwrap_or_else(cores)
 }
 
-/// Threads for a command that has no `--par`.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -58,6 +58,7 @@ fn page(command: Command) -> Result<Vec<u8>, Failure> {
     title.render_synopsis_section(&mut page)?;
     title.render_description_section(&mut page)?;
     title.render_options_section(&mut page)?;
+    // It gives the commands their full names.
     command.build();
     write_commands(&command, &mut page)?;
     write_environment(&command, &mut page)?;
@@ -108,10 +109,10 @@ fn write_environment(command: &Command, page: &mut Vec<u8>) -> Result<(), Failur
 fn write_examples<'r>(command: &Command, above: &str, section: &'r mut Roff) -> &'r mut Roff {
     for below in command.get_subcommands() {
         let name = [above, below.get_name()].join(" ").trim().to_owned();
-        for (line, what) in examples::of(&name) {
+        for (what, line) in examples::apart(&name) {
             section
                 .control("TP", [])
-                .text([roman(*line)])
+                .text([roman(line)])
                 .text([roman(format!("{what}."))]);
         }
         write_examples(below, &name, section);

@@ -1,12 +1,11 @@
 //! `blockmill snapshot`.
 
-use crate::arguments::{DumpArguments, LoadArguments, SnapshotCommand};
-use crate::commands::{connect, open_set, or_standard_input};
-use crate::export::target::is_stdout;
+use crate::arguments::{DumpArguments, LoadArguments, SnapshotCommand, is_standard, or_standard_input};
+use crate::commands::{connect, open_set};
 use crate::failure::Failure;
 use crate::headers;
 use crate::log;
-use crate::output;
+use crate::output::{self, Facts};
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
@@ -16,7 +15,7 @@ use blockmill_coins::UtxoStats;
 use blockmill_datadir::snapshot;
 use blockmill_engine::Options;
 use serde_json::json;
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
     let set = open_set(&arguments.set, &stop, &mut meter)?;
-    if is_stdout(&arguments.file) {
+    if is_standard(&arguments.file) {
         let mut out = BufWriter::with_capacity(1 << 20, output::stdout());
         let stats = snapshot::dump_to(&set, &mut out, &arguments.file, &stop, &mut meter)?;
         drop(meter);
@@ -57,6 +56,7 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     // It may be a pipe, which is opened once.
     let input = Input::open(file, Arc::clone(&stop))?;
     let options = Options {
+        // Nothing is validated.
         threads: 1,
         cache_bytes_max: (arguments.dbcache as usize) << 20,
         stop: Arc::clone(&stop),
@@ -78,6 +78,7 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
             Err(failure) => Some(failure),
         };
         if let Some(failure) = failure {
+            // A directory that was made for this set goes with it.
             engine.close_unloaded()?;
             return Err(failure);
         }
@@ -95,30 +96,20 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
 }
 
 /// Prints the outcome with the names of Core's RPC answers, where Core has a name.
-fn print(stats: &UtxoStats, coins: &str, path: &Path, older: Option<&Older>, as_json: bool) -> Result<u8, Failure> {
-    let mut out = output::stdout();
-    if as_json {
-        let mut value = json!({
-            coins: stats.txouts,
-            "base_hash": stats.best_block.to_string(),
-            "base_height": stats.height,
-            "path": output::path_text(path),
-            "txoutset_hash": stats.hash_serialized_3.to_string(),
-        });
-        if let Some(older) = older {
-            value["synced_height"] = json!(older.synced.height);
-        }
-        output::json_line(&mut out, &value)?;
-    } else {
-        let rows = [
-            (coins, stats.txouts.to_string()),
-            ("base_hash", stats.best_block.to_string()),
-            ("base_height", stats.height.to_string()),
-            ("path", path.display().to_string()),
-            ("txoutset_hash", stats.hash_serialized_3.to_string()),
-        ];
-        output::table(&mut out, &rows)?;
-    }
-    out.flush()?;
+fn print(
+    stats: &UtxoStats,
+    coins: &'static str,
+    path: &Path,
+    older: Option<&Older>,
+    as_json: bool,
+) -> Result<u8, Failure> {
+    Facts::default()
+        .both(coins, stats.txouts)
+        .both("base_hash", stats.best_block.to_string())
+        .both("base_height", stats.height)
+        .both_as("path", output::path_text(path), path.display())
+        .both("txoutset_hash", stats.hash_serialized_3.to_string())
+        .field_if("synced_height", older.map(|older| older.synced.height))
+        .print(as_json)?;
     Ok(0)
 }

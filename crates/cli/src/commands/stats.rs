@@ -4,7 +4,7 @@ use crate::arguments::StatsArguments;
 use crate::commands::{NEVER, open_set_at, share};
 use crate::failure::Failure;
 use crate::log;
-use crate::output::{self, StatsJson, Validated};
+use crate::output::{Facts, amount, bitcoins, bytes};
 use crate::progress::EngineMeter;
 use crate::signals;
 use blockmill_audit::{Mark, Noted};
@@ -12,17 +12,15 @@ use blockmill_chain::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, StatsPart, StoreError, UtxoStats};
 use blockmill_datadir::{Batch, Earlier, Reach, UtxoSet};
-use std::io::Write;
 use std::path::Path;
 
-/// Computes the figures of the UTXO set in a data directory, as it is or as it was. They come with
-/// the exit status: 3 where the note of an audit is damaged, or nobody can tell whether it counts.
+/// Opens the UTXO set of a data directory, as it is or as it was, and computes its figures.
 pub(crate) fn compute(
     data: &Path,
     at: Option<Earlier<'_>>,
     reach: Reach,
     hashes: Hashes,
-) -> Result<(StatsJson, u8), Failure> {
+) -> Result<(UtxoSet, UtxoStats), Failure> {
     let mut meter = EngineMeter::new();
     let set = open_set_at(data, at, reach, &NEVER, &mut meter)?;
     let mut builder = StatsBuilder::new(hashes);
@@ -37,25 +35,12 @@ pub(crate) fn compute(
         meter.coins(coins, share);
         Ok(())
     })?;
-    let store = set.store();
     let figures = builder.finish(&set.tip());
-    let older = set.older();
-    let (audit, status) = audit(&set, &figures, hashes);
-    let stats = StatsJson::new(
-        &figures,
-        hashes,
-        store.disk_size()?,
-        store.memory(),
-        Validated {
-            snapshot_height: set.snapshot_height(),
-            audit,
-        },
-        older.map(|older| older.synced.height),
-    );
-    Ok((stats, status))
+    Ok((set, figures))
 }
 
-/// The proof of a set, and the exit status.
+/// The proof of a set that an audit has left, and the exit status: 3 where its note is damaged, or
+/// nobody can tell whether it counts.
 fn audit(set: &UtxoSet, figures: &UtxoStats, hashes: Hashes) -> (Option<Mark>, u8) {
     let path = set.directory().path().join(Mark::FILE);
     match Noted::read(set.directory().path()) {
@@ -85,20 +70,57 @@ fn audit(set: &UtxoSet, figures: &UtxoStats, hashes: Hashes) -> (Option<Mark>, u
     }
 }
 
+/// What was validated of the blocks below a set, in words.
+fn validated(snapshot_height: Option<u32>, audit: Option<&Mark>) -> String {
+    match (snapshot_height, audit) {
+        (None, None) => "from the first block on".to_owned(),
+        (Some(height), Some(mark)) if mark.height >= height => {
+            format!(
+                "from the first block on; up to height {} by audit run {}",
+                mark.height, mark.run
+            )
+        }
+        (None, Some(mark)) => {
+            format!(
+                "from the first block on; up to height {} once more by audit run {}",
+                mark.height, mark.run
+            )
+        }
+        (Some(height), _) => format!("above height {height}; a snapshot gave the coins up to there, unvalidated"),
+    }
+}
+
+/// Prints the figures of the UTXO set, with the keys of Core's `gettxoutsetinfo`.
 pub(crate) fn run(arguments: &StatsArguments) -> Result<u8, Failure> {
     signals::end_at_once()?;
-    let (stats, status) = compute(
-        &arguments.set.data,
-        arguments.set.at.earlier(),
-        arguments.set.older.reach(),
-        arguments.hash.into(),
-    )?;
-    let mut out = output::stdout();
-    if arguments.json {
-        output::json_line(&mut out, &stats)?;
-    } else {
-        output::table(&mut out, &stats.rows())?;
+    let (source, hashes) = (&arguments.set, Hashes::from(arguments.hash));
+    let (set, figures) = compute(&source.data, source.at.earlier(), source.older.reach(), hashes)?;
+    let (audit, status) = audit(&set, &figures, hashes);
+    let (disk_size, store_memory) = (set.store().disk_size()?, set.store().memory());
+    let serialized = hashes.has_serialized().then_some(figures.hash_serialized_3);
+    // In BTC. A double has not all digits of a sum beyond the money supply, so the text has its
+    // own.
+    let total = (amount(figures.total_amount), bitcoins(figures.total_amount));
+    let mut facts = Facts::default();
+    facts
+        .both("height", figures.height)
+        .both("bestblock", figures.best_block.to_string())
+        .both("txouts", figures.txouts)
+        .both("bogosize", figures.bogosize)
+        .both("transactions", figures.transactions)
+        .both_as("total_amount", total.0, total.1)
+        .both_if("hash_serialized_3", serialized.map(|hash| hash.to_string()))
+        .both_if("muhash", figures.muhash.map(|hash| hash.to_string()))
+        .both_as("disk_size", disk_size, bytes(disk_size));
+    if store_memory > 0 {
+        facts.both_as("store_memory", store_memory, bytes(store_memory as u64));
     }
-    out.flush()?;
+    facts
+        .field_if("snapshot_height", set.snapshot_height())
+        .field_if("audited_height", audit.map(|mark| mark.height))
+        .field_if("audit_run", audit.map(|mark| mark.run.to_string()))
+        .row("validated", validated(set.snapshot_height(), audit.as_ref()))
+        .both_if("synced_height", set.older().map(|older| older.synced.height))
+        .print(arguments.json)?;
     Ok(status)
 }

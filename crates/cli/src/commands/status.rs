@@ -3,10 +3,9 @@
 use crate::arguments::StatusArguments;
 use crate::failure::Failure;
 use crate::log;
-use crate::output::{self, bytes, grouped};
+use crate::output::{Facts, bytes, grouped};
 use blockmill_datadir::Status;
 use serde::Serialize;
-use std::io::Write;
 
 /// The store, as `meta.json` names it.
 const STORE: &str = "log";
@@ -19,53 +18,9 @@ struct WriterJson {
     command: Option<String>,
 }
 
-#[derive(Serialize)]
-struct StatusJson {
-    network: String,
-    tip: String,
-    height: u32,
-    coins: u64,
-    /// None where nothing was connected yet.
-    store: Option<&'static str>,
-    disk_size: u64,
-    writer: Option<WriterJson>,
-    /// Whether that is known.
-    #[serde(skip_serializing_if = "is_true")]
-    writer_known: bool,
-    /// Base height of the snapshot that was loaded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    snapshot_height: Option<u32>,
-    /// Height of the set that was written last, where this is an older one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    synced_height: Option<u32>,
-}
-
-impl StatusJson {
-    fn new(status: &Status) -> Self {
-        Self {
-            network: status.chain_id.network.to_string(),
-            tip: status.tip.hash.to_string(),
-            height: status.tip.height,
-            coins: status.coins,
-            store: status.has_store.then_some(STORE),
-            disk_size: status.disk_bytes,
-            writer: status.writer.as_ref().map(|writer| {
-                let (process, command) = writer.noted.clone().unzip();
-                WriterJson { process, command }
-            }),
-            writer_known: status.is_writer_known,
-            snapshot_height: status.snapshot.map(|mark| mark.height),
-            synced_height: status.older.map(|older| older.synced.height),
-        }
-    }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_true(value: &bool) -> bool {
-    *value
-}
-
-fn rows(status: &Status) -> Vec<(&'static str, String)> {
+pub(crate) fn run(arguments: &StatusArguments) -> Result<u8, Failure> {
+    let status = Status::of(&arguments.data, arguments.older.reach())?;
+    log::older(status.older.as_ref());
     let store = match status.has_store {
         true => format!("{STORE}, {}", bytes(status.disk_bytes)),
         false => "none yet".to_owned(),
@@ -75,35 +30,22 @@ fn rows(status: &Status) -> Vec<(&'static str, String)> {
         None if status.is_writer_known => "none".to_owned(),
         None => "not known: the file lock may not be read".to_owned(),
     };
-    let mut rows = vec![
-        ("network", status.chain_id.network.to_string()),
-        ("tip", status.tip.hash.to_string()),
-        ("height", status.tip.height.to_string()),
-        ("coins", grouped(status.coins)),
-        ("store", store),
-        ("writer", writer),
-    ];
-    let heights = [
-        ("snapshot_height", status.snapshot.map(|mark| mark.height)),
-        ("synced_height", status.older.map(|older| older.synced.height)),
-    ];
-    rows.extend(
-        heights
-            .into_iter()
-            .filter_map(|(name, height)| Some((name, height?.to_string()))),
-    );
-    rows
-}
-
-pub(crate) fn run(arguments: &StatusArguments) -> Result<u8, Failure> {
-    let status = Status::of(&arguments.data, arguments.older.reach())?;
-    log::older(status.older.as_ref());
-    let mut out = output::stdout();
-    if arguments.json {
-        output::json_line(&mut out, &StatusJson::new(&status))?;
-    } else {
-        output::table(&mut out, &rows(&status))?;
-    }
-    out.flush()?;
+    let writer_json = status.writer.as_ref().map(|writer| {
+        let (process, command) = writer.noted.clone().unzip();
+        WriterJson { process, command }
+    });
+    Facts::default()
+        .both("network", status.chain_id.network.to_string())
+        .both("tip", status.tip.hash.to_string())
+        .both("height", status.tip.height)
+        .both_as("coins", status.coins, grouped(status.coins))
+        // No store where nothing was connected yet.
+        .both_as("store", status.has_store.then_some(STORE), store)
+        .field("disk_size", status.disk_bytes)
+        .both_as("writer", writer_json, writer)
+        .field_if("writer_known", (!status.is_writer_known).then_some(false))
+        .both_if("snapshot_height", status.snapshot.map(|mark| mark.height))
+        .both_if("synced_height", status.older.map(|older| older.synced.height))
+        .print(arguments.json)?;
     Ok(0)
 }

@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => break,
         };
-        let submission = judge(&mut engine, line, observer)?;
+        let submission = submit_line(&mut engine, line, observer)?;
         let answer = answer(&engine, submission, arguments.utxo)?;
         if let Err(error) = output::json_line(&mut out, &answer) {
             // What was connected is kept, although nobody hears of it.
@@ -110,7 +110,7 @@ impl Observer for Flushes {
     }
 }
 
-fn judge(engine: &mut Engine<Verifier>, line: Line, observer: &mut dyn Observer) -> Result<Submission, Failure> {
+fn submit_line(engine: &mut Engine<Verifier>, line: Line, observer: &mut dyn Observer) -> Result<Submission, Failure> {
     let bytes = match decode_line(line) {
         Ok(bytes) => bytes,
         Err(reason) => return Ok(Submission::malformed(None, reason)),
@@ -118,6 +118,7 @@ fn judge(engine: &mut Engine<Verifier>, line: Line, observer: &mut dyn Observer)
     let hash = bytes.get(..80).map(|header| BlockHash(sha256d(header)));
     let submission = engine.submit(bytes, observer)?;
     Ok(Submission {
+        // A block that does not decode has a header all the same.
         hash: submission.hash.or(hash),
         ..submission
     })

@@ -44,6 +44,7 @@ impl Template {
         let mut template = reader.template;
         for key in &template.keys {
             match (key.branches(), template.branches) {
+                // A key with one path goes with any number of others.
                 (1, _) => {}
                 (several, 1) => template.branches = several,
                 (several, others) if several == others => {}

@@ -61,19 +61,20 @@ enum Wildcard {
     Hardened,
 }
 
-/// An extended key with a path.
-struct Extended<'a> {
-    key: ExtendedKey,
-    /// Fingerprint and steps, without brackets; empty where none are given.
-    origin: &'a str,
-    path: Vec<ChildNumber>,
-    wildcard: Wildcard,
-}
-
 #[derive(Clone, Copy)]
 enum ExtendedKey {
     Private(Xpriv),
     Public(Xpub),
+}
+
+impl ExtendedKey {
+    /// Its network, its depth, and what it says of its parent.
+    fn facts(&self) -> (NetworkKind, u8, Fingerprint, ChildNumber) {
+        match self {
+            Self::Private(key) => (key.network, key.depth, key.parent_fingerprint, key.child_number),
+            Self::Public(key) => (key.network, key.depth, key.parent_fingerprint, key.child_number),
+        }
+    }
 }
 
 const INVALID: &str = "a key in it is not valid";
@@ -143,15 +144,7 @@ impl KeyReader<'_> {
         }
         let (paths, wildcard) = read_paths(&steps)?;
         let key = self.extended(key)?;
-        let branches = paths.into_iter().map(|path| {
-            let (key, origin) = (key, origin);
-            self.branch(Extended {
-                key,
-                origin,
-                path,
-                wildcard,
-            })
-        });
+        let branches = paths.iter().map(|path| self.branch(key, origin, path, wildcard));
         let branches = branches.collect::<Result<_, _>>()?;
         Ok(KeyExpression { branches })
     }
@@ -189,19 +182,8 @@ impl KeyReader<'_> {
             true => ExtendedKey::Private(Xpriv::decode(&bytes).map_err(|_| INVALID)?),
             false => ExtendedKey::Public(Xpub::decode(&bytes).map_err(|_| INVALID)?),
         };
-        let (network, is_root, has_parent) = match &key {
-            ExtendedKey::Private(key) => (
-                key.network,
-                key.depth == 0,
-                has_parent(key.parent_fingerprint, key.child_number),
-            ),
-            ExtendedKey::Public(key) => (
-                key.network,
-                key.depth == 0,
-                has_parent(key.parent_fingerprint, key.child_number),
-            ),
-        };
-        if is_root && has_parent {
+        let (network, depth, parent, number) = key.facts();
+        if depth == 0 && has_parent(parent, number) {
             return Err(INVALID.to_owned());
         }
         self.check_network(network)?;
@@ -219,20 +201,19 @@ impl KeyReader<'_> {
         }
     }
 
-    /// Goes all steps that need the private key.
-    fn branch(self, extended: Extended<'_>) -> Result<Branch, String> {
-        let Extended {
-            key,
-            origin,
-            path,
-            wildcard,
-        } = extended;
+    /// Goes all steps of an extended key that need the private one. `origin` has a fingerprint and
+    /// steps without brackets; it is empty where none are given.
+    fn branch(
+        self,
+        key: ExtendedKey,
+        origin: &str,
+        path: &[ChildNumber],
+        wildcard: Wildcard,
+    ) -> Result<Branch, String> {
         let is_hardened = |step: &ChildNumber| step.is_hardened();
-        let depth = match &key {
-            ExtendedKey::Private(key) => key.depth,
-            ExtendedKey::Public(key) => key.depth,
-        };
+        let (_, depth, ..) = key.facts();
         let steps = path.len() + usize::from(wildcard != Wildcard::None);
+        // An extended key counts its steps in one byte.
         if usize::from(depth) + steps > usize::from(u8::MAX) {
             return Err("a key in it has more than 255 steps".to_owned());
         }
@@ -241,10 +222,11 @@ impl KeyReader<'_> {
             ExtendedKey::Public(_) if wildcard == Wildcard::Hardened || path.iter().any(is_hardened) => {
                 return Err("a hardened step needs the private key".to_owned());
             }
-            ExtendedKey::Public(key) => return Ok(public(origin, &key, &path, wildcard)),
+            ExtendedKey::Public(key) => return Ok(public(origin, &key, path, wildcard)),
         };
         let private_steps = match wildcard {
             Wildcard::Hardened => path.len(),
+            // What comes after the last hardened step needs no private key.
             _ => path.iter().rposition(is_hardened).map_or(0, |last| last + 1),
         };
         let (private_path, rest) = path.split_at(private_steps);
@@ -304,7 +286,7 @@ fn with_origin(origin: &str, key: &str) -> String {
     }
 }
 
-fn step_text(step: ChildNumber) -> String {
+pub(super) fn step_text(step: ChildNumber) -> String {
     match step {
         ChildNumber::Normal { index } => format!("/{index}"),
         ChildNumber::Hardened { index } => format!("/{index}h"),

@@ -1,6 +1,7 @@
 //! How Bitcoin Core names keys and scripts in the descriptors that it infers.
 
-use bitcoin::bip32::{ChildNumber, Fingerprint};
+use super::keys::step_text;
+use bitcoin::bip32::Fingerprint;
 use bitcoin::hashes::{Hash, hash160};
 use bitcoin::opcodes::all::OP_CHECKMULTISIG;
 use bitcoin::script::Builder;
@@ -33,13 +34,7 @@ impl<'a> KeyNames<'a> {
             _ => key.master_fingerprint(),
         };
         let path = key.full_derivation_path().unwrap_or_default();
-        let steps: String = path
-            .into_iter()
-            .map(|step| match step {
-                ChildNumber::Normal { index } => format!("/{index}"),
-                ChildNumber::Hardened { index } => format!("/{index}h"),
-            })
-            .collect();
+        let steps: String = path.into_iter().map(|step| step_text(*step)).collect();
         let key = if self.x_only {
             public.inner.x_only_public_key().0.to_string()
         } else {

@@ -116,6 +116,7 @@ impl<R: Columns> ColumnEncoder<R> {
             RecordBatch::try_new(Arc::clone(&self.schema), values)
         });
         let batch = batch.map_err(ParquetError::from)?;
+        // The columns have copies, and rows take more memory.
         drop(rows);
         // The number of the group matters to encrypted files alone.
         let mut writers = self.factory.create_column_writers(0)?.into_iter();

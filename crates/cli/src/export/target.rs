@@ -1,14 +1,12 @@
 //! Where a table is written: a file that gets its name when it is complete, or standard output.
 
-use crate::arguments::Force;
+use crate::arguments::{Force, is_standard};
+use crate::build_info;
 use crate::failure::Failure;
 use crate::output::{self, Stdout};
 use blockmill_blockfiles::NewFile;
 use std::io::{self, Write};
 use std::path::Path;
-
-/// The name of standard output on the command line.
-const STDOUT: &str = "-";
 
 /// What a table is written to from its beginning to its end.
 pub(crate) enum Target {
@@ -19,7 +17,7 @@ pub(crate) enum Target {
 impl Target {
     /// Opens the target of this name.
     pub(crate) fn open(path: &Path, force: Force) -> Result<Self, Failure> {
-        if is_stdout(path) {
+        if is_standard(path) {
             return Ok(Self::Stdout(output::stdout()));
         }
         Ok(Self::File(force.begin(path)?))
@@ -62,11 +60,6 @@ impl Write for Target {
     }
 }
 
-/// Whether a name stands for standard output.
-pub(crate) fn is_stdout(path: &Path) -> bool {
-    path == Path::new(STDOUT)
-}
-
 /// The format of a table: the one that is given, else the one that the ending of its name stands
 /// for.
 pub(crate) fn format_of<F: Copy>(out: &Path, given: Option<F>, endings: &[(&str, F)]) -> Result<F, Failure> {
@@ -79,8 +72,9 @@ pub(crate) fn format_of<F: Copy>(out: &Path, given: Option<F>, endings: &[(&str,
     let found = endings.iter().find(|(known, _)| ending.as_deref() == Some(known));
     found.map(|(_, format)| *format).ok_or_else(|| {
         let known: Vec<String> = endings.iter().map(|(known, _)| format!(".{known}")).collect();
+        let left_out = build_info::left_out().map_or_else(String::new, |left_out| format!(": {left_out}"));
         Failure::Usage(format!(
-            "{}: --format is needed, or a name that ends with one of {}",
+            "{}: --format is needed, or a name that ends with one of {}{left_out}",
             out.display(),
             known.join(", ")
         ))

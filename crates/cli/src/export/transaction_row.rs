@@ -98,6 +98,7 @@ struct OutputRow {
 impl InputRow {
     fn new(input: &Input<'_>, coin: Option<CoinRef<'_>>, network: Network) -> Self {
         let outpoint = input.previous_output();
+        // Undo data of an old Core has height 0 where it does not know.
         let dated = coin.filter(|coin| coin.height > 0);
         Self {
             txid: coin.map(|_| outpoint.txid.to_string()),

@@ -83,7 +83,7 @@ pub static FIGURES: [Figure; 32] = [
     figure!("flush.pauses", "flush_pauses_total", "short waits that let a flush catch up", Count, flush_pauses),
     figure!("flush.pause_max_s", "flush_pause_max_seconds", "longest time in seconds that a flush took of the connecting thread", Longest, flush_pause_max),
     figure!("signatures.lanes", "signatures_lanes_total", "signatures verified in lanes", Count, signatures.lanes),
-    figure!("signatures.kernel", "signatures_kernel_total", "signatures verified by libsecp256k1", Count, signatures.kernel),
+    figure!("signatures.kernel", "signatures_kernel_total", "signatures verified by libsecp256k1", Count, signatures.libsecp256k1),
     figure!("signatures.again", "scripts_again_total", "scripts run a second time, with known verdicts of their signatures", Count, signatures.again),
     figure!("signatures.cannot_tell", "signatures_cannot_tell_total", "signatures that lanes could not verify and libsecp256k1 did", Count, signatures.cannot_tell),
     figure!("signatures.rechecked", "signatures_rechecked_total", "signatures valid in lanes and rechecked by libsecp256k1", Count, signatures.rechecked),

@@ -170,7 +170,7 @@ fn runs(seeds: std::ops::Range<u64>) {
         let quiet = Rng::new(0);
         let serial = Options {
             threads: 1,
-            signatures: Signatures::Kernel,
+            signatures: Signatures::OneByOne,
             flush_interval: Duration::from_secs(60),
             ..Options::default()
         };
@@ -190,7 +190,7 @@ fn runs(seeds: std::ops::Range<u64>) {
             cache_bytes_max: [0, 300_000, 1 << 20, 64 << 20][dice.below(4) as usize],
             flush_interval: Duration::from_micros([0, 500, 5_000, 60_000_000][dice.below(4) as usize]),
             readers: dice.below(4) as usize,
-            signatures: [Signatures::Kernel, Signatures::Lanes, Signatures::Lanes][dice.below(3) as usize],
+            signatures: [Signatures::OneByOne, Signatures::Lanes, Signatures::Lanes][dice.below(3) as usize],
             ..Options::default()
         };
         let without = Without {

@@ -177,7 +177,7 @@ fn the_last_two_weeks_are_libsecp256k1s() {
             ]
         );
     }
-    let (report, batches, said) = setup.connect(signatures(Signatures::Kernel, 2));
+    let (report, batches, said) = setup.connect(signatures(Signatures::OneByOne, 2));
     assert_eq!(
         report.signatures.to_string(),
         format!("libsecp256k1 for heights 1 to {height} (asked for)")

@@ -54,7 +54,7 @@ fn the_lanes_are_in_use() {
         in_file.lanes > 100 && counts.lanes >= in_file.lanes + 100,
         "{in_file:?} {counts:?}"
     );
-    assert!(counts.kernel < counts.lanes / 10, "{counts:?}");
+    assert!(counts.libsecp256k1 < counts.lanes / 10, "{counts:?}");
     // Two of three keys, and the second has not signed.
     assert!(counts.again > 0, "{counts:?}");
     assert_eq!(node.figures(), figures_of(&grower.chain));

@@ -35,4 +35,4 @@ use common::options;
 
 /// How signatures are verified in most tests. The module `lanes` runs some of them with another
 /// value.
-const SIGNATURES: Signatures = Signatures::Kernel;
+const SIGNATURES: Signatures = Signatures::OneByOne;

@@ -45,7 +45,7 @@ impl Sample {
     /// be the same.
     fn verify(&self, block: &Block, threads: usize) -> Result<(), Reject> {
         let block = Arc::new(blockmill_block::Block::decode(serialize(block)).unwrap());
-        let by_kernel = self.verify_by(KernelVerifier, Signatures::Kernel, &block, threads);
+        let by_kernel = self.verify_by(KernelVerifier, Signatures::OneByOne, &block, threads);
         let in_lanes = self.verify_by(verifier(Signatures::Lanes), Signatures::Lanes, &block, threads);
         assert_eq!(in_lanes, by_kernel, "{}", self.name);
         in_lanes
@@ -73,7 +73,10 @@ impl Sample {
         let counts = verifier.signature_counts();
         // Where all scripts ran, and signatures were many, nearly all were verified in lanes.
         assert!(
-            verdict.is_err() || signatures == Signatures::Kernel || counts.lanes > counts.kernel || counts.kernel < 20,
+            verdict.is_err()
+                || signatures == Signatures::OneByOne
+                || counts.lanes > counts.libsecp256k1
+                || counts.libsecp256k1 < 20,
             "{}: {counts:?}",
             self.name
         );

@@ -1,4 +1,4 @@
-//! Scripts made so that putting checks off is in vain and dear. What is counted is work, not time.
+//! Scripts made so that deferring checks is in vain and dear. What is counted is work, not time.
 
 use super::lanes::honest_verifier;
 use super::samples::{Sample, empty_input, public, spending};
@@ -64,9 +64,9 @@ struct Work {
     passed: u64,
 }
 
-/// Runs all inputs of `sample`, `times` over, and settles every 256 checks; never, without
-/// `settled`.
-fn work(verifier: &CoreVerifier, sample: &Sample, times: usize, settled: bool) -> Work {
+/// Runs all inputs of `sample`, `times` over, and verifies every 256 checks; never, without
+/// `verified`.
+fn work(verifier: &CoreVerifier, sample: &Sample, times: usize, verified: bool) -> Work {
     let mut work = Work::default();
     let (bytes, spent) = (sample.bytes(), sample.spent());
     let mut deferred = Deferred::default();
@@ -80,9 +80,9 @@ fn work(verifier: &CoreVerifier, sample: &Sample, times: usize, settled: bool) -
                 Outcome::Passed => work.passed += 1,
             }
             work.records += (deferred.signatures() - before) as u64;
-            while settled && deferred.signatures() >= verifier.signatures_together() {
+            while verified && deferred.signatures() >= verifier.signatures_together() {
                 let mut prepare = |(): &()| verifier.prepare(&bytes, &spent).map(Arc::new);
-                verifier.settle(&mut deferred, &mut prepare, &mut |(), verdict| {
+                verifier.verify_deferred(&mut deferred, &mut prepare, &mut |(), verdict| {
                     assert_eq!(verdict, Ok(()))
                 });
             }
@@ -109,7 +109,7 @@ fn many_small_traps() {
     let counts = verifier.signature_counts();
     assert!(counts.again <= work.deferred, "{counts:?}");
     assert!(
-        counts.kernel <= inputs as u64 && counts.kernel >= inputs as u64 - 10,
+        counts.libsecp256k1 <= inputs as u64 && counts.libsecp256k1 >= inputs as u64 - 10,
         "{counts:?} {work:?}"
     );
     assert!(verifier.balance() > -CAP_NS / 4, "{}", verifier.balance());
@@ -123,7 +123,7 @@ fn traps_that_hash_much() {
     let work = work(&verifier, &sample, inputs / 10, true);
     // The run is stopped at its limit of hashed bytes, and the ordinary run follows at once.
     assert_eq!((work.deferred, work.records), (0, 0));
-    assert_eq!(verifier.signature_counts().kernel, inputs as u64);
+    assert_eq!(verifier.signature_counts().libsecp256k1, inputs as u64);
     assert_eq!(verifier.signature_counts().again, 0);
     // About 2 ms each, until the account is empty. The ordinary runs, 0.13 ms, earn one more for
     // every hundred.
@@ -212,24 +212,24 @@ fn codes_that_a_hash_confuses_are_told_apart() {
     let work = work(&verifier, &sample, 10, true);
     // As with `traps_that_hash_much`: the limit of hashed bytes stops every run.
     assert_eq!((work.deferred, work.records, work.passed), (0, 0, 100));
-    assert_eq!(verifier.signature_counts().kernel, 100);
+    assert_eq!(verifier.signature_counts().libsecp256k1, 100);
 }
 
 #[test]
-fn legacy_inputs_of_large_transactions_are_not_put_off() {
+fn legacy_inputs_of_large_transactions_are_not_deferred() {
     let verifier = honest_verifier();
     let sample = transaction(3, &trap(64), &pairs(65), 900_000);
     let work = work(&verifier, &sample, 2, true);
     assert_eq!((work.deferred, work.records, work.passed), (0, 0, 6));
-    assert_eq!(verifier.signature_counts().kernel, 6);
+    assert_eq!(verifier.signature_counts().libsecp256k1, 6);
     // Nothing was hashed in vain.
     assert!(verifier.balance() >= CAP_NS - 6 * 300_000, "{}", verifier.balance());
 }
 
 /// With 18 checks the hashes stay below the limit of an input. What is out of the ordinary is taken
-/// from the account at once, so that work does not pile up where nothing is settled.
+/// from the account at once, so that work does not pile up where nothing is verified.
 #[test]
-fn work_does_not_pile_up_before_it_is_settled() {
+fn work_does_not_pile_up_before_it_is_verified() {
     let verifier = honest_verifier();
     let sample = transaction(5, &trap(18), &pairs(19), 98_000);
     let work = work(&verifier, &sample, 40, false);
@@ -253,10 +253,10 @@ fn chains_of_refused_signatures() {
     // The first run fails at the first NOT. The second is the ordinary one.
     assert_eq!((work.deferred, work.records, work.passed), (0, 0, 40));
     let counts = verifier.signature_counts();
-    assert_eq!((counts.kernel, counts.again), (40 * 66, 0));
+    assert_eq!((counts.libsecp256k1, counts.again), (40 * 66, 0));
 }
 
-/// A wrong signature for the first of `keys` makes the second run put other checks off, and no
+/// A wrong signature for the first of `keys` makes the second run defer other checks, and no
 /// third run follows.
 #[test]
 fn never_a_third_run() {
@@ -286,21 +286,21 @@ fn never_a_third_run() {
         assert_eq!(outcome, Ok(Outcome::Deferred));
     }
     let mut runs = 0;
-    for (left, settled) in [(6, 0), (0, 6)] {
+    for (left, decided) in [(6, 0), (0, 6)] {
         let mut done = 0;
         let mut prepare = |_: &usize| {
             runs += 1;
             prepare().map(Arc::new)
         };
-        verifier.settle(&mut deferred, &mut prepare, &mut |_, verdict| {
+        verifier.verify_deferred(&mut deferred, &mut prepare, &mut |_, verdict| {
             assert_eq!(verdict, Ok(()));
             done += 1;
         });
-        assert_eq!((deferred.scripts(), done), (left, settled));
+        assert_eq!((deferred.scripts(), done), (left, decided));
     }
     // The transaction was made ready again once in each round.
     assert_eq!(runs, 2);
     assert_eq!(verifier.signature_counts().again, 6);
     // Three keys are tried in the ordinary run.
-    assert_eq!(verifier.signature_counts().kernel, 18);
+    assert_eq!(verifier.signature_counts().libsecp256k1, 18);
 }

@@ -9,10 +9,11 @@ use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, Veri
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-/// Runs the first input of all samples, put off and settled until all is settled. The verdicts.
+/// Runs the first input of all samples, and verifies what is deferred until all are decided. The
+/// verdicts.
 fn verdicts(verifier: &CoreVerifier, samples: &[Sample]) -> Vec<Result<(), VerifyError>> {
     let mut deferred = Deferred::default();
-    let mut verdicts = vec![Err(VerifyError::Verifier("not settled".to_owned())); samples.len()];
+    let mut verdicts = vec![Err(VerifyError::Verifier("not verified".to_owned())); samples.len()];
     let prepare = |&index: &usize| verifier.prepare(&samples[index].bytes(), &samples[index].spent());
     for (index, sample) in samples.iter().enumerate() {
         let prepared = prepare(&index).unwrap();
@@ -23,7 +24,7 @@ fn verdicts(verifier: &CoreVerifier, samples: &[Sample]) -> Vec<Result<(), Verif
         }
     }
     for _ in 0..2 {
-        verifier.settle(
+        verifier.verify_deferred(
             &mut deferred,
             &mut |index| prepare(index).map(Arc::new),
             &mut |index, verdict| verdicts[index] = verdict,
@@ -111,7 +112,7 @@ fn a_wrong_invalid_lets_nothing_pass() {
 /// A taproot script path puts two checks off, the signature and the commitment. A wrong commitment
 /// is refused.
 #[test]
-fn commitments_are_put_off() {
+fn commitments_are_deferred() {
     let verifier = honest_verifier();
     let (mut found, mut refused) = (0, 0);
     for sample in generated() {
@@ -134,7 +135,7 @@ fn commitments_are_put_off() {
             let mut deferred = Deferred::default();
             let outcome = verifier.verify_deferring(&prepare().unwrap(), input, ScriptFlags::ALL, (), &mut deferred);
             assert_eq!(outcome, Ok(Outcome::Deferred));
-            verifier.settle(&mut deferred, &mut |()| prepare().map(Arc::new), &mut |(), verdict| {
+            verifier.verify_deferred(&mut deferred, &mut |()| prepare().map(Arc::new), &mut |(), verdict| {
                 assert_eq!(verdict, Err(VerifyError::Invalid));
                 refused += 1;
             });

@@ -36,7 +36,7 @@ fn not_signed(form: Form, keys: &[u8], signers: &[u8]) -> Sample {
 
 /// The verdict of an input that lies six times in a batch of its own, and what was counted. Fewer
 /// checks would not go to the lanes.
-fn settle(verifier: &CoreVerifier, sample: &Sample) -> (Result<(), VerifyError>, SignatureCounts) {
+fn decide(verifier: &CoreVerifier, sample: &Sample) -> (Result<(), VerifyError>, SignatureCounts) {
     const COPIES: usize = 6;
     let before = verifier.signature_counts();
     let prepared = Arc::new(verifier.prepare(&sample.bytes(), &sample.spent()).unwrap());
@@ -50,7 +50,7 @@ fn settle(verifier: &CoreVerifier, sample: &Sample) -> (Result<(), VerifyError>,
         }
     }
     while deferred.scripts() > 0 {
-        verifier.settle(
+        verifier.verify_deferred(
             &mut deferred,
             &mut |()| Ok(Arc::clone(&prepared)),
             &mut |(), verdict| verdicts.push(verdict),
@@ -61,7 +61,7 @@ fn settle(verifier: &CoreVerifier, sample: &Sample) -> (Result<(), VerifyError>,
     let after = verifier.signature_counts();
     let counts = SignatureCounts {
         lanes: after.lanes - before.lanes,
-        kernel: after.kernel - before.kernel,
+        libsecp256k1: after.libsecp256k1 - before.libsecp256k1,
         again: after.again - before.again,
         ..after
     };
@@ -85,11 +85,11 @@ fn the_keys_that_sign_are_learned() {
         ] {
             let verifier = honest_verifier();
             let sample = signed(form, keys, signers);
-            let (first, _) = settle(&verifier, &sample);
-            let (second, counts) = settle(&verifier, &sample);
+            let (first, _) = decide(&verifier, &sample);
+            let (second, counts) = decide(&verifier, &sample);
             assert_eq!((first, second), (Ok(()), Ok(())), "{form:?} {signers:?} of {keys:?}");
             assert_eq!(
-                (counts.again, counts.kernel, counts.lanes),
+                (counts.again, counts.libsecp256k1, counts.lanes),
                 (0, 0, 6 * signers.len() as u64),
                 "{form:?} {signers:?} of {keys:?}"
             );
@@ -105,12 +105,12 @@ fn a_second_run_sorts_out_two_of_three() {
         for learned in pairs {
             for signers in pairs {
                 let verifier = honest_verifier();
-                assert_eq!(settle(&verifier, &signed(form, &[1, 2, 3], &learned)).0, Ok(()));
-                let (verdict, counts) = settle(&verifier, &signed(form, &[1, 2, 3], &signers));
+                assert_eq!(decide(&verifier, &signed(form, &[1, 2, 3], &learned)).0, Ok(()));
+                let (verdict, counts) = decide(&verifier, &signed(form, &[1, 2, 3], &signers));
                 assert_eq!(verdict, Ok(()));
                 let again = if learned == signers { 0 } else { 6 };
                 assert_eq!(
-                    (counts.kernel, counts.again),
+                    (counts.libsecp256k1, counts.again),
                     (0, again),
                     "{form:?} {learned:?} {signers:?}"
                 );
@@ -142,7 +142,7 @@ fn no_verdict_depends_on_a_guess() {
             let sample = make(*random.of(&FORMS), &keys, &signers);
             let prepared = verifier.prepare(&sample.bytes(), &sample.spent()).unwrap();
             let ordinary = verifier.verify(&prepared, 0, ScriptFlags::ALL);
-            assert_eq!(settle(&verifier, &sample).0, ordinary, "{signers:?} of {keys:?}");
+            assert_eq!(decide(&verifier, &sample).0, ordinary, "{signers:?} of {keys:?}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Inputs with something changed: put off and settled, run ordinarily, and run through the kernel's
-//! interface. All three agree.
+//! Inputs with something changed: deferred and verified, run ordinarily, and run through the
+//! interface of Core's kernel library. All three agree.
 
 use super::cases;
 use super::lanes::{Lie, honest_verifier, verifier_with};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The largest transaction that is changed: larger ones take most of the time and have nothing new.
 const INPUTS_MAX: usize = 30;
 
-/// Inputs that are settled together.
+/// Inputs that are verified together.
 const TOGETHER: usize = 40;
 
 /// Where an element that is pushed stands in a script: opcode, and bytes.
@@ -231,16 +231,16 @@ fn compare(verifier: &CoreVerifier, samples: &[Sample], count: u64, seed: u64) -
             } += 1;
             group.push((sample, input, expected.is_ok()));
         }
-        settle(verifier, &mut deferred, &group, seed);
+        verify_group(verifier, &mut deferred, &group, seed);
     }
     tally
 }
 
-/// Settles a group, and compares the verdicts.
-fn settle(verifier: &CoreVerifier, deferred: &mut Deferred<usize>, group: &[(Sample, usize, bool)], seed: u64) {
+/// Verifies a group, and compares the verdicts.
+fn verify_group(verifier: &CoreVerifier, deferred: &mut Deferred<usize>, group: &[(Sample, usize, bool)], seed: u64) {
     let mut left = deferred.scripts();
     for _ in 0..2 {
-        verifier.settle(
+        verifier.verify_deferred(
             deferred,
             &mut |&name: &usize| {
                 let (sample, ..) = &group[name];

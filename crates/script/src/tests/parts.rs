@@ -63,21 +63,21 @@ fn wrong_arguments_are_no_verdict() {
 
 #[test]
 fn a_verifier_without_lanes_puts_nothing_off() {
-    let verifier = CoreVerifier::new(Signatures::Kernel);
-    assert_eq!(verifier.signatures(), Signatures::Kernel);
+    let verifier = CoreVerifier::new(Signatures::OneByOne);
+    assert_eq!(verifier.signatures(), Signatures::OneByOne);
     assert_eq!(verifier.signatures_together(), 0);
     let prepared = prepare(&verifier, &two_checks()).unwrap();
     let mut deferred = Deferred::default();
     let outcome = verifier.verify_deferring(&prepared, 0, ScriptFlags::ALL, (), &mut deferred);
     assert_eq!((outcome, deferred.scripts()), (Ok(Outcome::Passed), 0));
-    assert_eq!(verifier.signature_counts().kernel, 2);
+    assert_eq!(verifier.signature_counts().libsecp256k1, 2);
     assert!(CoreVerifier::new(Signatures::Lanes).signatures_together() > 0);
 }
 
 /// Whatever the form of key and signature, a valid one is valid at once: no second run, no ordinary
 /// one.
 #[test]
-fn all_forms_of_keys_and_signatures_are_put_off() {
+fn all_forms_of_keys_and_signatures_are_deferred() {
     let point = secret(1).public_key(&Secp256k1::new());
     let long = point.serialize_uncompressed();
     let mut hybrid = long;
@@ -104,8 +104,8 @@ fn all_forms_of_keys_and_signatures_are_put_off() {
         }
     }
     let before = verifier.signature_counts();
-    assert_eq!((before.kernel, deferred.signatures()), (count, 18));
-    verifier.settle(
+    assert_eq!((before.libsecp256k1, deferred.signatures()), (count, 18));
+    verifier.verify_deferred(
         &mut deferred,
         &mut |name| unreachable!("{name:?}"),
         &mut |name, verdict| {
@@ -113,15 +113,18 @@ fn all_forms_of_keys_and_signatures_are_put_off() {
         },
     );
     let after = verifier.signature_counts();
-    assert_eq!((after.again, after.kernel, after.lanes), (0, before.kernel, 18));
+    assert_eq!(
+        (after.again, after.libsecp256k1, after.lanes),
+        (0, before.libsecp256k1, 18)
+    );
 }
 
 #[test]
-fn what_one_verifier_puts_off_another_settles() {
-    let (verifier, kernel) = (honest_verifier(), CoreVerifier::new(Signatures::Kernel));
+fn what_one_verifier_defers_another_verifies() {
+    let (verifier, one_by_one) = (honest_verifier(), CoreVerifier::new(Signatures::OneByOne));
     let pushes = [[Push::Signed(2), Push::Signed(1)], [Push::Signed(2), Push::Wrong(1)]];
     let samples = pushes.map(|pushes| spend(Form::Witness, &both_or_neither(), &pushes));
-    for other in [&verifier, &kernel] {
+    for other in [&verifier, &one_by_one] {
         let mut deferred = Deferred::default();
         for (name, sample) in samples.iter().enumerate() {
             let prepared = prepare(&verifier, sample).unwrap();
@@ -130,7 +133,7 @@ fn what_one_verifier_puts_off_another_settles() {
         }
         let mut verdicts = Vec::new();
         let mut again = |&name: &usize| prepare(other, &samples[name]).map(Arc::new);
-        other.settle(&mut deferred, &mut again, &mut |_, verdict| verdicts.push(verdict));
+        other.verify_deferred(&mut deferred, &mut again, &mut |_, verdict| verdicts.push(verdict));
         assert_eq!(verdicts, [Ok(()), Err(VerifyError::Invalid)]);
         assert_eq!(deferred.scripts(), 0);
     }
@@ -154,7 +157,7 @@ fn a_transaction_that_is_not_the_right_one_is_no_verdict() {
             error => Err(error.clone()),
         };
         let mut verdicts = Vec::new();
-        verifier.settle(&mut deferred, &mut again, &mut |(), verdict| verdicts.push(verdict));
+        verifier.verify_deferred(&mut deferred, &mut again, &mut |(), verdict| verdicts.push(verdict));
         assert!(matches!(&verdicts[..], [Err(VerifyError::Verifier(_))]), "{verdicts:?}");
     }
 }
@@ -164,7 +167,7 @@ fn checks_are_taken_from_the_end_by_scripts() {
     let verifier = honest_verifier();
     let sample = two_checks();
     let prepared = prepare(&verifier, &sample).unwrap();
-    let put_off = |names: std::ops::Range<u32>| {
+    let defer = |names: std::ops::Range<u32>| {
         let mut deferred = Deferred::default();
         for name in names {
             let outcome = verifier.verify_deferring(&prepared, 0, ScriptFlags::ALL, name, &mut deferred);
@@ -174,14 +177,14 @@ fn checks_are_taken_from_the_end_by_scripts() {
     };
     let names = |mut deferred: Deferred<u32>| {
         let mut names = Vec::new();
-        verifier.settle(&mut deferred, &mut |_| unreachable!(), &mut |name, verdict| {
+        verifier.verify_deferred(&mut deferred, &mut |_| unreachable!(), &mut |name, verdict| {
             assert_eq!(verdict, Ok(()));
             names.push(name);
         });
         names
     };
-    let mut deferred = put_off(0..3);
-    deferred.append(&mut put_off(3..7));
+    let mut deferred = defer(0..3);
+    deferred.append(&mut defer(3..7));
     assert_eq!((deferred.scripts(), deferred.signatures()), (7, 14));
     assert!(deferred.memory() >= 14 * 130 + 7 * size_of::<u32>());
     assert_eq!(deferred.take(0).scripts(), 0);
@@ -248,7 +251,7 @@ fn the_account_bounds_the_work() {
             };
             let mut cost = Cost::default();
             cost.run(&first);
-            balance.put_off(&mut cost, &first, first.asked as usize);
+            balance.defer(&mut cost, &first, first.asked as usize);
             cost.spent += lane_ns(256) * first.asked as i64;
             if is_vain {
                 cost.went_astray();
@@ -270,16 +273,16 @@ fn the_account_bounds_the_work() {
     assert!(lane_ns(256) * 4 < SIGNATURE_NS && lane_ns(1) > SIGNATURE_NS);
 }
 
-/// Threads put off and settle at once, each for itself and for each other.
+/// Threads defer and verify at once, each for itself and for each other.
 #[test]
 fn many_threads() {
     let verifier = honest_verifier();
     let samples = generated();
     let shared = std::sync::Mutex::new(Deferred::<(usize, usize)>::default());
     let passed = std::sync::atomic::AtomicUsize::new(0);
-    let settle = |deferred: &mut Deferred<(usize, usize)>| {
+    let verify_together = |deferred: &mut Deferred<(usize, usize)>| {
         let mut prepare = |&(index, _): &(usize, usize)| prepare(&verifier, &samples[index]).map(Arc::new);
-        verifier.settle(deferred, &mut prepare, &mut |_, verdict| {
+        verifier.verify_deferred(deferred, &mut prepare, &mut |_, verdict| {
             assert_eq!(verdict, Ok(()));
             passed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         });
@@ -297,7 +300,7 @@ fn many_threads() {
             }
             if own.signatures() > 40 {
                 let mut others = shared.lock().unwrap().take(30);
-                settle(&mut others);
+                verify_together(&mut others);
                 let mut shared = shared.lock().unwrap();
                 shared.append(&mut own);
                 shared.append(&mut others);
@@ -313,7 +316,7 @@ fn many_threads() {
     });
     let mut rest = shared.into_inner().unwrap();
     for _ in 0..2 {
-        settle(&mut rest);
+        verify_together(&mut rest);
     }
     assert_eq!(rest.scripts(), 0);
     let inputs: usize = samples.iter().map(|sample| sample.spent.len()).sum();

@@ -7,13 +7,13 @@ use blockmill_rules::{DeferredChecks, Outcome, ScriptVerifier, VerifyError};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Verifies all inputs of a block, with signature checks settled as often as an engine does. How
+/// Verifies all inputs of a block, with signature checks verified as often as an engine does. How
 /// many inputs it has, and the seconds that preparing and running took.
 fn verify(verifier: &CoreVerifier, block: &Block) -> (usize, f64) {
     let mut deferred = Deferred::default();
     let mut passed = 0;
-    let mut settle = |deferred: &mut Deferred<(usize, usize)>| {
-        verifier.settle(
+    let mut verify_together = |deferred: &mut Deferred<(usize, usize)>| {
+        verifier.verify_deferred(
             deferred,
             &mut |&(index, _)| {
                 let sample: &super::samples::Sample = &block.transactions[index];
@@ -40,11 +40,11 @@ fn verify(verifier: &CoreVerifier, block: &Block) -> (usize, f64) {
         }
         seconds += start.elapsed().as_secs_f64();
         if deferred.signatures() >= verifier.signatures_together() {
-            settle(&mut deferred);
+            verify_together(&mut deferred);
         }
     }
     while deferred.scripts() > 0 {
-        settle(&mut deferred);
+        verify_together(&mut deferred);
     }
     assert_eq!(at_once + passed, inputs, "{}", block.name);
     (inputs, seconds)
@@ -53,11 +53,11 @@ fn verify(verifier: &CoreVerifier, block: &Block) -> (usize, f64) {
 #[test]
 fn every_script_passes() {
     let mut inputs = 0;
-    let kernel = CoreVerifier::new(Signatures::Kernel);
+    let one_by_one = CoreVerifier::new(Signatures::OneByOne);
     let truth = honest_verifier();
     let lanes = CoreVerifier::new(Signatures::Lanes);
     for block in real_blocks() {
-        let (count, ordinarily) = verify(&kernel, &block);
+        let (count, ordinarily) = verify(&one_by_one, &block);
         let (_, recording) = verify(&truth, &block);
         verify(&lanes, &block);
         inputs += count;
@@ -72,14 +72,17 @@ fn every_script_passes() {
     if inputs == 0 {
         return;
     }
-    let (ordinary, counts) = (kernel.signature_counts(), truth.signature_counts());
+    let (ordinary, counts) = (one_by_one.signature_counts(), truth.signature_counts());
     assert!(
-        ordinary.kernel > inputs as u64 / 2 && ordinary.lanes == 0,
+        ordinary.libsecp256k1 > inputs as u64 / 2 && ordinary.lanes == 0,
         "{ordinary:?}"
     );
-    // Nearly everything is put off, and seldom run again.
-    assert!(counts.lanes > ordinary.kernel * 9 / 10, "{counts:?} {ordinary:?}");
-    assert!(counts.kernel < ordinary.kernel / 20, "{counts:?} {ordinary:?}");
+    // Nearly everything is deferred, and seldom run again.
+    assert!(counts.lanes > ordinary.libsecp256k1 * 9 / 10, "{counts:?} {ordinary:?}");
+    assert!(
+        counts.libsecp256k1 < ordinary.libsecp256k1 / 20,
+        "{counts:?} {ordinary:?}"
+    );
     assert!(counts.again > 0 && counts.again < inputs as u64 / 1000, "{counts:?}");
     assert_eq!(counts.cannot_tell, 0);
     assert!(
@@ -90,7 +93,7 @@ fn every_script_passes() {
     // that did not sign, and that were guessed.
     let real = lanes.signature_counts();
     assert!(
-        real.lanes + real.cannot_tell + real.kernel >= ordinary.kernel * 19 / 20,
+        real.lanes + real.cannot_tell + real.libsecp256k1 >= ordinary.libsecp256k1 * 19 / 20,
         "{real:?} {ordinary:?}"
     );
     eprintln!("ordinary {ordinary:?}\ntruth {counts:?}\nlanes {real:?}");

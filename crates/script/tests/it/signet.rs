@@ -95,7 +95,7 @@ fn accepts(challenge: &[u8], block: &bitcoin::Block) -> bool {
     let params = Params::new(Network::Signet, Some(challenge.to_vec()));
     let block = Block::decode(serialize(block)).unwrap();
     let verdict = signet::check_solution(&block, &params, &KernelVerifier);
-    for signatures in [Signatures::Kernel, Signatures::Lanes] {
+    for signatures in [Signatures::OneByOne, Signatures::Lanes] {
         let by_core = signet::check_solution(&block, &params, &CoreVerifier::new(signatures));
         assert_eq!(by_core.is_ok(), verdict.is_ok(), "{by_core:?} {verdict:?}");
     }

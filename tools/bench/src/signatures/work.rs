@@ -1,12 +1,12 @@
-//! Script checks, and the two ways of running them on one thread: ordinary, or deferred and settled
-//! together.
+//! Script checks, and the two ways of running them on one thread: ordinary, or deferred and
+//! verified together.
 
 use blockmill_harness::{Failure, Run, Stopwatch, same};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 use std::sync::Arc;
 
-/// Most calls of `settle`: one for the scripts, one for those that ran again, and one to detect a
-/// fault.
+/// Most calls of `verify_deferred`: one for the scripts, one for those that ran again, and one to
+/// detect a fault.
 const SETTLES_MAX: usize = 3;
 
 /// A transaction, and which of its inputs to check.
@@ -160,7 +160,7 @@ impl Work {
         verdicts: &mut [Option<bool>],
     ) -> Result<(), VerifyError> {
         let (mut failed, mut last) = (None, None);
-        verifier.settle(
+        verifier.verify_deferred(
             deferred,
             &mut |script| self.prepare_again(verifier, script.transaction, &mut last),
             &mut |script, result| match verdict(result) {

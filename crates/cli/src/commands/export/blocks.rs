@@ -1,24 +1,22 @@
 //! `blockmill export blocks`.
 
-use crate::arguments::{ExportBlocksArguments, NestedFormat, chain_of};
-use crate::commands::cores;
+use crate::arguments::export::{ExportBlocksArguments, NestedFormat};
+use crate::arguments::{chain_of, is_standard};
+use crate::commands::{cores, open_newest};
 #[cfg(feature = "tables")]
 use crate::export::parquet::write_parquet;
 use crate::export::table::{Convert, Rows, Written, say_written, write_lines};
-use crate::export::target::{Target, format_of, is_stdout};
+use crate::export::target::{Target, format_of};
 use crate::export::text;
 use crate::export::transaction_row::{BlockFacts, TransactionRow, memory_of_row};
 use crate::failure::Failure;
-use crate::log;
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::whole;
 use blockmill_block::Network;
 use blockmill_chain::{ChainBlocks, Wholeness};
-use blockmill_datadir::UtxoSet;
 use serde_json::json;
-
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,6 +109,7 @@ impl Rows for Transactions<'_> {
         let done = self
             .blocks
             .for_each_run(self.heights.clone(), RUN_BYTES, cores(), &convert, &mut take);
+        // A block that cannot be read may be one that hides others.
         if let Ok(()) | Err(Failure::Block(_)) = done {
             let hidden = self.blocks.find_hidden(&self.stop)?;
             let hidden = hidden.ok_or_else(|| Failure::Stopped(self.out.to_owned()))?;
@@ -139,8 +138,7 @@ fn open(
         let blocks = ChainBlocks::of_files(&arguments.blocks, &[], &chain_id.params(), stop, meter)?;
         return Ok((blocks.ok_or_else(stopped)?, chain_id.network));
     };
-    let set = UtxoSet::open_with(data, cores(), arguments.older.reach())?;
-    log::older(set.older());
+    let set = open_newest(data, arguments.older.reach(), cores())?;
     let own = set.directory().chain_id();
     if let Some(asked) = chain_id.filter(|asked| asked != own) {
         return Err(Failure::Usage(format!(
@@ -192,6 +190,7 @@ fn transactions<'a>(
     let (from, tip) = (arguments.from, blocks.height());
     let to = match arguments.to {
         Some(to) => to,
+        // The first block has no undo data, and needs none.
         None if from < tip => blocks.last_with_undo(from.max(1)..=tip),
         None => tip,
     };
@@ -206,7 +205,8 @@ fn transactions<'a>(
         heights: from..=to,
         out: &arguments.out,
         stop: Arc::clone(stop),
-        begins_anew: arguments.data.is_none() && !is_stdout(&arguments.out),
+        // What standard output has got is not taken back.
+        begins_anew: arguments.data.is_none() && !is_standard(&arguments.out),
         hidden: OnceLock::new(),
     })
 }

@@ -1,7 +1,8 @@
 //! `blockmill export coins`.
 
-use crate::arguments::{ExportCoinsArguments, TableFormat};
-use crate::commands::{cores, open_set_at, or_standard_input, share};
+use crate::arguments::export::{ExportCoinsArguments, TableFormat};
+use crate::arguments::{is_standard, or_standard_input};
+use crate::commands::{cores, open_set_at, share};
 use crate::export::coin_row::CoinRow;
 use crate::export::table::{Convert, Rows, Written, say_written, write_lines};
 use crate::export::target::{Target, format_of};
@@ -23,6 +24,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use thiserror::Error;
 
 /// What the ending of a name says of the format.
 const ENDINGS: &[(&str, TableFormat)] = &[
@@ -122,15 +124,12 @@ impl Source {
 const SNAPSHOT_MAGIC_AT: u64 = 7;
 
 /// Why the coins of a snapshot are not exported.
+#[derive(Debug, Error)]
 enum ReadError {
-    Snapshot(SnapshotError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
     Other(Failure),
-}
-
-impl From<SnapshotError> for ReadError {
-    fn from(error: SnapshotError) -> Self {
-        Self::Snapshot(error)
-    }
 }
 
 fn snapshot_failure(path: &Path, error: SnapshotError) -> Failure {
@@ -180,6 +179,7 @@ impl Rows for Coins<'_> {
                 .into_iter()
                 .map(|(outpoint, coin)| CoinRow::new(&outpoint, &coin, network));
             let piece = match rows {
+                // Where few coins are wanted, most batches have none.
                 0 => None,
                 _ => Some(convert(&mut converted)?),
             };
@@ -228,7 +228,7 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
     let out = &arguments.out;
     let format = format_of(out, arguments.format, ENDINGS)?;
     #[cfg(feature = "tables")]
-    if format == TableFormat::Sqlite && crate::export::target::is_stdout(out) {
+    if format == TableFormat::Sqlite && is_standard(out) {
         return Err(Failure::Usage(
             "sqlite writes a file, which standard output is not".to_owned(),
         ));

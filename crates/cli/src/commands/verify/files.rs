@@ -1,10 +1,10 @@
 //! The blocks of block files against the undo data beside them.
 
-use super::{params, threads};
-use crate::arguments::VerifyArguments;
+use crate::arguments::{VerifyArguments, params_of};
+use crate::commands::threads;
 use crate::failure::Failure;
 use crate::log;
-use crate::output;
+use crate::output::{self, Facts};
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::{signatures_json, signatures_text, verifier};
@@ -12,27 +12,26 @@ use crate::whole;
 use blockmill_chain::Signatures;
 use blockmill_checks::verify_blocks::{Problem, Unverified};
 use blockmill_checks::verify_files::{FilesOptions, FilesReport, Stopped, verify_files};
-use blockmill_rules::{ScriptVerifier, SignatureCounts};
-use serde::Serialize;
+use blockmill_rules::ScriptVerifier;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Reports a stop by a signal, if there was one; returns the number of blocks that remain.
-fn say_stopped(report: &FilesReport) -> String {
+/// Reports a stop by a signal, if there was one; returns the number of blocks that remain, none for
+/// all.
+fn say_stopped(report: &FilesReport) -> Option<usize> {
     if report.stopped.is_some() {
         signals::answer();
     }
     let (text, remaining) = match report.stopped {
-        None => return "0".to_owned(),
+        None => return Some(0),
         Some(Stopped::Indexing) => ("stopped while headers were read: no block is verified".to_owned(), None),
         Some(Stopped::Before(blocks)) => (format!("stopped: {blocks} blocks remain unverified"), Some(blocks)),
     };
     log::info("stopped", &text, json!({"remaining": remaining}));
-    remaining.map_or_else(|| "all".to_owned(), |blocks| blocks.to_string())
+    remaining
 }
 
 /// What keeps a block from being verified, in words.
@@ -101,49 +100,20 @@ fn say_without_undo_file(why: &str, without: &[&Unverified]) {
     log::warning("no_undo_file", &text, fields);
 }
 
-/// The report as JSON. The fees stand beside the rest: a [`Value`] has no room for a sum beyond 64
-/// bits, which false undo data may lead to.
-#[derive(Serialize)]
-struct ReportJson {
-    fees: i128,
-    #[serde(flatten)]
-    rest: Value,
-}
-
-/// The report as JSON, but for the fees.
-fn report_json(report: &FilesReport, counts: &SignatureCounts, seconds: f64) -> Value {
-    let unverified = report.unverified.iter().map(|unverified| {
-        let (path, offset) = &unverified.found_at;
-        json!({
-            "hash": unverified.hash.to_string(),
-            "height": unverified.height,
-            "file": output::path_text(path),
-            "offset": offset,
-            "verdict": match unverified.problem {
-                Problem::Reject(_) => "invalid",
-                Problem::Unreadable(_) | Problem::NoUndoFile(_) | Problem::NoUndo(_) => "unreadable",
-            },
-            "detail": problem_text(&unverified.problem),
-        })
-    });
-    let mut json = json!({
-        "best_height": report.best_height,
-        "without_undo_yet": report.without_undo_yet,
-        "valid": report.totals.blocks,
-        "remaining": match report.stopped {
-            None => Some(0),
-            Some(Stopped::Indexing) => None,
-            Some(Stopped::Before(blocks)) => Some(blocks),
+/// The blocks that are not verified, as JSON.
+fn unverified_json(unverified: &Unverified) -> Value {
+    let (path, offset) = &unverified.found_at;
+    json!({
+        "hash": unverified.hash.to_string(),
+        "height": unverified.height,
+        "file": output::path_text(path),
+        "offset": offset,
+        "verdict": match unverified.problem {
+            Problem::Reject(_) => "invalid",
+            Problem::Unreadable(_) | Problem::NoUndoFile(_) | Problem::NoUndo(_) => "unreadable",
         },
-        "transactions": report.totals.transactions,
-        "inputs": report.totals.inputs,
-        "weight": report.totals.weight,
-        "signatures": signatures_json(counts),
-        "seconds": seconds,
-        "unverified": unverified.collect::<Vec<_>>(),
-    });
-    whole::add_json(&mut json, &report.wholeness);
-    json
+        "detail": problem_text(&unverified.problem),
+    })
 }
 
 pub(super) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
@@ -152,13 +122,13 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
     let start = Instant::now();
     let options = FilesOptions {
         only: arguments.hash,
-        threads: threads(arguments),
+        threads: threads(arguments.par),
         signatures: arguments.signatures.map_or(Signatures::Auto, Into::into),
     };
     let verifier = Arc::new(verifier(options.signatures));
     let report = verify_files(
         &arguments.blocks,
-        &params(arguments)?,
+        &params_of(Some(arguments.network), arguments.signet_challenge.as_ref())?,
         options,
         &verifier,
         &stop,
@@ -171,32 +141,35 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
         whole::say_without_undo_yet(report.without_undo_yet, report.best_height);
     }
     let remaining = say_stopped(&report);
+    let remaining_text = remaining.map_or("all".to_owned(), |blocks| blocks.to_string());
     let counts = verifier.signature_counts();
     let seconds = start.elapsed().as_secs_f64();
-    let mut out = output::stdout();
-    if arguments.json {
-        let fees = report.totals.fees;
-        let rest = report_json(&report, &counts, seconds);
-        output::json_line(&mut out, &ReportJson { fees, rest })?;
-        return Ok(exit_status(&report));
-    }
+    let totals = &report.totals;
     let rejected = |unverified: &&Unverified| matches!(unverified.problem, Problem::Reject(_));
     let invalid = report.unverified.iter().filter(rejected).count();
-    let rows = [
-        ("best height", report.best_height.to_string()),
-        ("valid", report.totals.blocks.to_string()),
-        ("invalid", invalid.to_string()),
-        ("unreadable", (report.unverified.len() - invalid).to_string()),
-        ("remaining", remaining),
-        ("transactions", report.totals.transactions.to_string()),
-        ("inputs", report.totals.inputs.to_string()),
-        ("fees", format!("{} satoshi", report.totals.fees)),
-        ("weight", report.totals.weight.to_string()),
-        ("signatures", signatures_text(&report.signatures, &counts)),
-        ("seconds", format!("{seconds:.3}")),
-    ];
-    output::table(&mut out, &rows)?;
-    out.flush()?;
+    let unverified: Vec<Value> = report.unverified.iter().map(unverified_json).collect();
+    Facts::default()
+        .field("best_height", report.best_height)
+        .row("best height", report.best_height)
+        .field("without_undo_yet", report.without_undo_yet)
+        .both("valid", totals.blocks)
+        .row("invalid", invalid)
+        .row("unreadable", report.unverified.len() - invalid)
+        .both_as("remaining", remaining, remaining_text)
+        .both("transactions", totals.transactions)
+        .both("inputs", totals.inputs)
+        .both_as("fees", totals.fees, format!("{} satoshi", totals.fees))
+        .both("weight", totals.weight)
+        .both_as(
+            "signatures",
+            signatures_json(&counts),
+            signatures_text(&report.signatures, &counts),
+        )
+        .both_as("seconds", seconds, format!("{seconds:.3}"))
+        .field("unverified", unverified)
+        .field("whole", report.wholeness.is_whole())
+        .field("why", whole::why(&report.wholeness))
+        .print(arguments.json)?;
     Ok(exit_status(&report))
 }
 

@@ -1,12 +1,11 @@
 //! One block against the coins that it spends.
 
-use super::{params, threads};
-use crate::arguments::VerifyArguments;
-use crate::commands::or_standard_input;
+use crate::arguments::{VerifyArguments, or_standard_input, params_of};
+use crate::commands::threads;
 use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::log;
-use crate::output;
+use crate::output::{self, Facts};
 use crate::signals;
 use crate::terminal::{bad, good};
 use crate::verifier::{counts_text, signatures_json, verifier};
@@ -16,13 +15,13 @@ use blockmill_checks::verify::{VerifyBlockError, VerifyOptions, verify_block};
 use blockmill_rules::ScriptVerifier;
 use serde_json::json;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Most bytes that are read of a block, as in Core. The limit is above any valid size, so that the
-/// rules judge the size.
+/// rules check the size.
 const BLOCK_BYTES_MAX: u64 = 32 << 20;
 
 /// Most bytes that are read of undo data: a block has room for 24,390 inputs, each of which may
@@ -34,6 +33,7 @@ const UNDO_BYTES_MAX: u64 = 256 << 20;
 fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     File::open(path)
+        // Hex has two digits for each byte, and ends with a line break.
         .and_then(|file| file.take(2 * bytes_max + 2).read_to_end(&mut bytes))
         .map_err(Failure::file(path))?;
     let text = bytes.trim_ascii();
@@ -73,9 +73,9 @@ pub(super) fn run(
         .map_err(|error| corrupt(undo_path, format!("the undo data does not decode: {error}")))?;
     let options = VerifyOptions {
         height,
-        threads: threads(arguments),
+        threads: threads(arguments.par),
         proof_of_work: true,
-        signatures: arguments.signatures.map_or(Signatures::Kernel, Into::into),
+        signatures: arguments.signatures.map_or(Signatures::OneByOne, Into::into),
     };
     let verifier = Arc::new(verifier(options.signatures));
     let hash = block.hash();
@@ -83,34 +83,22 @@ pub(super) fn run(
     let outcome = verify_block(
         &Arc::new(block),
         &Arc::new(undo),
-        &params(arguments)?,
+        &params_of(Some(arguments.network), arguments.signet_challenge.as_ref())?,
         &verifier,
         options,
     );
     let seconds = start.elapsed().as_secs_f64();
-    let mut out = output::stdout();
+    let mut facts = Facts::default();
+    facts.both("block", hash.to_string()).field("height", height);
     let verified = match outcome {
         Ok(verified) => verified,
         Err(VerifyBlockError::Reject(reject)) => {
-            if arguments.json {
-                let answer = json!({
-                    "block": hash.to_string(),
-                    "height": height,
-                    "verdict": "invalid",
-                    "reason": reject.reason,
-                    "transaction": reject.transaction,
-                    "input": reject.input,
-                });
-                output::json_line(&mut out, &answer)?;
-            } else {
-                let rows = [
-                    ("block", hash.to_string()),
-                    ("verdict", bad("invalid")),
-                    ("reason", reject.to_string()),
-                ];
-                output::table(&mut out, &rows)?;
-                out.flush()?;
-            }
+            facts
+                .both_as("verdict", "invalid", bad("invalid"))
+                .both_as("reason", &reject.reason, &reject)
+                .field("transaction", reject.transaction)
+                .field("input", reject.input)
+                .print(arguments.json)?;
             let text = format!("{}: block {hash}: {reject}", block_path.display());
             let fields = json!({
                 "file": output::path_text(block_path),
@@ -123,40 +111,20 @@ pub(super) fn run(
         Err(VerifyBlockError::Verifier(detail)) => return Err(corrupt(block_path, detail)),
     };
     let counts = verifier.signature_counts();
-    if arguments.json {
-        let answer = json!({
-            "block": hash.to_string(),
-            "height": height,
-            "verdict": "valid",
-            "transactions": verified.transactions,
-            "inputs": verified.inputs,
-            "fees": verified.fees,
-            "sigop_cost": verified.sigops_cost,
-            "weight": verified.weight,
-            "signatures": signatures_json(&counts),
-            "seconds": seconds,
-        });
-        output::json_line(&mut out, &answer)?;
-        return Ok(0);
-    }
-    let lanes = verified.lanes;
-    let way = if lanes { "lanes" } else { "libsecp256k1" };
+    let way = if verified.lanes { "lanes" } else { "libsecp256k1" };
     let signatures = match counts_text(&counts) {
         counts if counts.is_empty() => way.to_owned(),
         counts => format!("{way}: {counts}"),
     };
-    let rows = [
-        ("block", hash.to_string()),
-        ("verdict", good("valid")),
-        ("transactions", verified.transactions.to_string()),
-        ("inputs", verified.inputs.to_string()),
-        ("fees", format!("{} satoshi", verified.fees)),
-        ("sigop_cost", verified.sigops_cost.to_string()),
-        ("weight", verified.weight.to_string()),
-        ("signatures", signatures),
-        ("seconds", format!("{seconds:.3}")),
-    ];
-    output::table(&mut out, &rows)?;
-    out.flush()?;
+    facts
+        .both_as("verdict", "valid", good("valid"))
+        .both("transactions", verified.transactions)
+        .both("inputs", verified.inputs)
+        .both_as("fees", verified.fees, format!("{} satoshi", verified.fees))
+        .both("sigop_cost", verified.sigops_cost)
+        .both("weight", verified.weight)
+        .both_as("signatures", signatures_json(&counts), signatures)
+        .both_as("seconds", seconds, format!("{seconds:.3}"))
+        .print(arguments.json)?;
     Ok(0)
 }

@@ -71,7 +71,7 @@ impl<V: ScriptVerifier> ScriptVerifier for Deferring<V> {
         Ok(Outcome::Deferred)
     }
 
-    fn settle<T: Send>(
+    fn verify_deferred<T: Send>(
         &self,
         deferred: &mut Recorded<Kept<T>>,
         prepare: &mut dyn FnMut(&T) -> Result<Arc<Self::Prepared>, VerifyError>,

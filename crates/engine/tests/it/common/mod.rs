@@ -42,13 +42,13 @@ pub(crate) const LARGE: usize = 64 << 20;
 pub(crate) type CoreEngine = Engine<CoreVerifier>;
 
 /// Both ways to verify signatures.
-pub(crate) const BOTH_WAYS: [Signatures; 2] = [Signatures::Kernel, Signatures::Lanes];
+pub(crate) const BOTH_WAYS: [Signatures; 2] = [Signatures::OneByOne, Signatures::Lanes];
 
 /// A verifier that has lanes if they are wanted for all blocks.
 pub(crate) fn verifier(signatures: Signatures) -> CoreVerifier {
     CoreVerifier::new(match signatures {
         Signatures::Lanes => blockmill_script::Signatures::Lanes,
-        Signatures::Auto | Signatures::Kernel => blockmill_script::Signatures::Kernel,
+        Signatures::Auto | Signatures::OneByOne => blockmill_script::Signatures::OneByOne,
     })
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn options(threads: usize, cache_bytes_max: usize) -> Options {
         threads,
         cache_bytes_max,
         flush_interval: Duration::from_secs(3600),
-        signatures: Signatures::Kernel,
+        signatures: Signatures::OneByOne,
         ..Options::default()
     }
 }

@@ -44,7 +44,7 @@ impl World {
         };
         let engine = Engine::builder(path("data"))
             .network(Network::Regtest)
-            .options(options(Signatures::Kernel))
+            .options(options(Signatures::OneByOne))
             .internals(Settings::without(Options::default(), without_shards).internals)
             .open(KernelVerifier);
         let in_lanes = Engine::builder(path("lanes"))

@@ -1,0 +1,119 @@
+//! The arguments of `blockmill export`.
+
+use super::shared::{AtArgument, Force, OlderArgument};
+use super::values::{HexBytes, network, parse_hex};
+#[cfg(feature = "descriptors")]
+use crate::descriptors::IndexRange;
+use blockmill_block::Network;
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExportCommand {
+    /// Write a row for each coin
+    Coins(ExportCoinsArguments),
+    /// Write a row for each transaction of some blocks, with the coins that it spends
+    Blocks(ExportBlocksArguments),
+}
+
+/// The format of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TableFormat {
+    /// Apache Parquet, compressed
+    #[cfg(feature = "tables")]
+    Parquet,
+    /// Comma-separated values, with a head
+    Csv,
+    /// A line of JSON for each row
+    Jsonl,
+    /// A SQLite database with a table coins, and an index of its scripts
+    #[cfg(feature = "tables")]
+    Sqlite,
+}
+
+/// Whose coins are exported.
+#[cfg(feature = "descriptors")]
+#[derive(Debug, Args)]
+pub(crate) struct WantedArguments {
+    /// Only coins of these addresses, output descriptors, and scripts as raw:HEX
+    #[arg(long = "where", value_name = "ADDRESS|DESCRIPTOR|raw:HEX")]
+    pub(crate) texts: Vec<String>,
+    /// Indices of descriptors with a wildcard, END or BEGIN-END
+    #[arg(long, value_name = "RANGE", default_value = "1000")]
+    pub(crate) range: IndexRange,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportCoinsArguments {
+    /// Data directory
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "BLOCKMILL_DATA",
+        required_unless_present = "snapshot"
+    )]
+    pub(crate) data: Option<PathBuf>,
+    /// A file of Bitcoin Core's dumptxoutset or of snapshot dump, instead of a data directory;
+    /// - is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) snapshot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) at: AtArgument,
+    #[command(flatten)]
+    pub(crate) older: OlderArgument,
+    /// Format of the table [default: what the ending of the file's name says]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<TableFormat>,
+    #[cfg(feature = "descriptors")]
+    #[command(flatten)]
+    pub(crate) wanted: WantedArguments,
+    /// The file to write, or - for standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) force: Force,
+}
+
+/// The format of a table whose rows hold lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NestedFormat {
+    /// Apache Parquet, compressed
+    #[cfg(feature = "tables")]
+    Parquet,
+    /// A line of JSON for each row
+    Jsonl,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportBlocksArguments {
+    /// Directories of blk*.dat files, or single block files; with rev*.dat files beside them, they
+    /// need no data directory
+    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "data")]
+    pub(crate) blocks: Vec<PathBuf>,
+    /// Data directory: its chain and its undo data, and the block files that it was made from
+    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
+    pub(crate) data: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) older: OlderArgument,
+    /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only without a data
+    /// directory
+    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK", value_parser = network())]
+    pub(crate) network: Option<Network>,
+    /// Challenge of a custom signet, in hex; implies --network signet
+    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
+    pub(crate) signet_challenge: Option<HexBytes>,
+    /// Height of the first block
+    #[arg(long, value_name = "HEIGHT", default_value_t = 0)]
+    pub(crate) from: u32,
+    /// Height of the last block [default: the tip]
+    #[arg(long, value_name = "HEIGHT")]
+    pub(crate) to: Option<u32>,
+    /// Format of the table [default: what the ending of the file's name says]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<NestedFormat>,
+    /// The file to write, or - for standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) force: Force,
+}

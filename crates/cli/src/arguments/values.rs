@@ -1,0 +1,169 @@
+//! Values of arguments.
+
+use blockmill_block::{BlockHash, Network, hex};
+use blockmill_chain::Signatures;
+use blockmill_coins::stats::Hashes;
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// The hashes of a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HashesArgument {
+    /// No hash: the figures alone
+    None,
+    /// hash_serialized_3
+    Serialized,
+    /// MuHash
+    Muhash,
+    /// Both
+    Both,
+}
+
+impl From<HashesArgument> for Hashes {
+    fn from(argument: HashesArgument) -> Self {
+        match argument {
+            HashesArgument::None => Self::Neither,
+            HashesArgument::Serialized => Self::Serialized,
+            HashesArgument::Muhash => Self::MuHash,
+            HashesArgument::Both => Self::Both,
+        }
+    }
+}
+
+/// Bytes given in hex. Clap would read a plain `Vec` as an option that may be repeated.
+#[derive(Debug, Clone)]
+pub(crate) struct HexBytes(pub(crate) Vec<u8>);
+
+/// How signatures are verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SignaturesArgument {
+    /// In lanes for blocks with over two weeks of work above them, else one by one
+    Auto,
+    /// By libsecp256k1 alone
+    #[value(alias = "kernel")]
+    OneByOne,
+    /// In lanes for all blocks
+    Lanes,
+}
+
+impl From<SignaturesArgument> for Signatures {
+    fn from(argument: SignaturesArgument) -> Self {
+        match argument {
+            SignaturesArgument::Auto => Self::Auto,
+            SignaturesArgument::OneByOne => Self::OneByOne,
+            SignaturesArgument::Lanes => Self::Lanes,
+        }
+    }
+}
+
+/// A block hash, or 0 for none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AssumeValid(pub(crate) Option<BlockHash>);
+
+/// The names of networks, and those that Bitcoin Core has for them.
+pub(super) fn network() -> impl TypedValueParser<Value = Network> {
+    let names = Network::ALL.map(|network| {
+        let value = PossibleValue::new(network.name());
+        match network {
+            Network::Bitcoin => value.aliases(["main", "mainnet"]),
+            Network::Testnet3 => value.aliases(["test", "testnet"]),
+            _ => value,
+        }
+    });
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Network>())
+}
+
+pub(super) fn parse_hex(text: &str) -> Result<HexBytes, String> {
+    hex::decode(text).map(HexBytes).map_err(|error| error.to_string())
+}
+
+pub(super) fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads @ 1..=1024) => Ok(threads),
+        _ => Err("expected a number of threads from 1 to 1024".to_owned()),
+    }
+}
+
+/// A number of MiB, or of what a unit names: K, M, G or T, with iB after it or not.
+pub(super) fn parse_mebibytes(text: &str) -> Result<u32, String> {
+    // Letters at the end are a unit. A point among the digits is no digit.
+    let digits = text.trim_end_matches(|character: char| !character.is_ascii_digit());
+    let unit = text[digits.len()..].to_ascii_lowercase();
+    let shift = match unit.strip_suffix("ib").or(unit.strip_suffix('b')).unwrap_or(&unit) {
+        // A lone B or iB is no unit.
+        "" if unit.is_empty() => Some(20),
+        "k" => Some(10),
+        "m" => Some(20),
+        "g" => Some(30),
+        "t" => Some(40),
+        _ => None,
+    };
+    let bytes = shift.and_then(|shift| digits.parse::<u64>().ok()?.checked_mul(1 << shift));
+    match bytes.map(|bytes| u32::try_from(bytes >> 20)) {
+        Some(Ok(mebibytes)) if mebibytes > 0 => Ok(mebibytes),
+        _ => Err("expected at least 1 MiB, as in 450, 900M or 4GiB".to_owned()),
+    }
+}
+
+pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=60.0).contains(&seconds) => Ok(seconds),
+        _ => Err("expected a number of seconds from 0 to 60".to_owned()),
+    }
+}
+
+pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
+        Err(_) => match text.to_socket_addrs().map(|mut found| found.next()) {
+            Ok(Some(address)) => Ok(address),
+            _ => Err("expected an address such as localhost:9332, or a port".to_owned()),
+        },
+    }
+}
+
+pub(super) fn parse_assume_valid(text: &str) -> Result<AssumeValid, String> {
+    if text == "0" {
+        return Ok(AssumeValid(None));
+    }
+    let hash = text.parse().map_err(|error| format!("{error}"))?;
+    Ok(AssumeValid(Some(hash)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, mebibytes) in [
+            ("1", 1),
+            ("450", 450),
+            ("900M", 900),
+            ("900MiB", 900),
+            ("4g", 4_096),
+            ("4GB", 4_096),
+            ("2048k", 2),
+            ("1T", 1 << 20),
+        ] {
+            assert_eq!(parse_mebibytes(text), Ok(mebibytes), "{text}");
+        }
+        for text in [
+            "",
+            "0",
+            "M",
+            "-1",
+            "1.5G",
+            "1023k",
+            "5X",
+            "5iB",
+            "b",
+            "4 G",
+            "99999999T",
+            "5\u{e9}",
+        ] {
+            assert!(parse_mebibytes(text).is_err(), "{text}");
+        }
+    }
+}
