@@ -48,7 +48,6 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     chain: ChainState,
     data: DataState,
     telemetry: Telemetry,
-    /// Memory for coins in bytes.
     /// Threads that validate.
     threads: usize,
 }
