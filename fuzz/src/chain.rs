@@ -128,7 +128,8 @@ fn is_without_repeats(cases: &[Case]) -> bool {
 }
 
 fn disconnect(block: &Block, undo: &BlockUndo, cache: &mut CoinsCache) -> bool {
-    resolve::disconnect(block, undo, cache).expect("the store can be read")
+    let outline = Outline::new(block, cache.hash_key());
+    resolve::disconnect(block, &outline, undo, cache).expect("the store can be read")
 }
 
 fn all_coins(cache: &CoinsCache) -> Vec<(OutPoint, Coin)> {

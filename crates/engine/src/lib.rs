@@ -30,6 +30,7 @@
 //! The modules. Each uses only those below it in this list:
 //! - [`engine`]: the engine that a user opens, over four states;
 //! - [`pipeline`]: the way of a block, from its file to the store;
+//! - [`plan`]: how much memory each part may take;
 //! - [`report`]: what happened, stage by stage, events and traces.
 //!
 //! What reads and verifies, and connects nothing, lies in crates below. Its names are here, too:
@@ -40,6 +41,7 @@
 
 pub mod engine;
 pub mod pipeline;
+pub mod plan;
 pub mod report;
 
 /// Which blocks there are, which chain of them is the best, and its blocks: the crate
@@ -70,6 +72,7 @@ pub use blockmill_datadir::{
 };
 pub use engine::{Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};
 pub use pipeline::error::ConnectError;
+pub use plan::Plan;
 pub use report::connect_report::ConnectReport;
 
 /// The library code in the README compiles.

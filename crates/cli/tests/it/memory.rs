@@ -1,9 +1,10 @@
-//! A chain whose coins outgrow the cache many times: anonymous memory stays within `--dbcache` and
-//! a stated constant, whatever allocator and threads do.
+//! A chain whose coins outgrow the cache many times: anonymous memory stays within the plan of the
+//! engine, whatever allocator and threads do.
 //!
 //! By default the chain has a quarter of the blocks and `--dbcache` a quarter of its usual size.
 
 use crate::common::{Scratch, connect, generate_command, manifest, peak_memory, run};
+use blockmill_engine::Plan;
 
 /// A chain, and how it is connected.
 struct Case {
@@ -11,8 +12,6 @@ struct Case {
     coins: u64,
     inputs: u64,
     dbcache_mib: u64,
-    /// MiB beside 110% of `--dbcache`.
-    constant_mib: u64,
 }
 
 /// 29 million outputs, 23 million coins left: three times what the cache holds.
@@ -21,16 +20,13 @@ const WHOLE: Case = Case {
     coins: 40_000_000,
     inputs: 6_000_000,
     dbcache_mib: 450,
-    constant_mib: 96,
 };
 
-/// With the allocator of glibc it takes 58 to 62 MiB besides.
 const QUARTER: Case = Case {
     blocks: 300,
     coins: 10_000_000,
     inputs: 1_500_000,
     dbcache_mib: 112,
-    constant_mib: 56,
 };
 
 /// The store has an index in memory.
@@ -54,7 +50,8 @@ fn memory_is_bounded_where_coins_outgrow_the_cache() {
     let mut connect = connect(&out, &data, "regtest");
     connect.args(["--par", "2", "--dbcache", &case.dbcache_mib.to_string()]);
     let peak = peak_memory(&mut connect);
-    let limit = (case.dbcache_mib << 20) * 11 / 10 + (case.constant_mib << 20) + coins * INDEX_BYTES_PER_COIN;
+    let plan = Plan::for_memory((case.dbcache_mib << 20) as usize, 2);
+    let limit = plan.most_bytes() as u64 + coins * INDEX_BYTES_PER_COIN;
     eprintln!("{} MiB at the most, {} allowed", peak >> 20, limit >> 20);
     assert!(peak <= limit, "{} MiB, {} allowed", peak >> 20, limit >> 20);
     // The cache was full, or this shows nothing.

@@ -1,5 +1,5 @@
 //! Blocks that are as large as they may be and full of what takes most memory: anonymous memory
-//! stays within `--dbcache` and a stated constant.
+//! stays within the plan of the engine.
 
 use crate::common::{Scratch, blockmill, connect, peak_memory, record, run, stats};
 use bitcoin::consensus::serialize;
@@ -8,13 +8,10 @@ use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness};
 use blockmill_block::Network;
 use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
+use blockmill_engine::Plan;
 use std::path::PathBuf;
 
 const DBCACHE_MIB: u64 = 16;
-
-/// Anonymous memory in MiB beside that for coins, whatever the blocks are: what ARCHITECTURE.md
-/// states.
-const CONSTANT_MIB: u64 = 96;
 
 const SUBSIDY: u64 = 5_000_000_000;
 
@@ -122,6 +119,17 @@ pub(crate) fn huge_script() -> ScriptBuf {
 const EACH: usize = 98;
 const MADE_BY: usize = 60;
 
+/// Of how many such transactions a small block spends the coins.
+const SPENT_BY_ONE: usize = 5;
+
+/// The most anonymous memory that is allowed where no block spends more than this many bytes.
+fn limit(threads: &str, spent: usize) -> u64 {
+    let plan = Plan::for_memory((DBCACHE_MIB << 20) as usize, threads.parse().unwrap());
+    // What a block spends comes on top, up to four times, where it is more than a window may.
+    assert!(spent > plan.window_spent_bytes);
+    (plan.most_bytes() + 4 * spent) as u64
+}
+
 /// Blocks that spend coins with huge scripts, each those of so many transactions.
 fn push_spends_of_huge_scripts(chain: &mut Chain, spent_by_one: usize) {
     let transactions: Vec<Transaction> = (11..11 + MADE_BY)
@@ -175,7 +183,7 @@ pub(crate) fn chain() -> Chain {
         chain.push(transactions);
     }
     // Small blocks: many of them would be resolved together.
-    push_spends_of_huge_scripts(&mut chain, 5);
+    push_spends_of_huge_scripts(&mut chain, SPENT_BY_ONE);
     chain
 }
 
@@ -197,7 +205,7 @@ fn memory_is_bounded_whatever_the_blocks() {
         connect.args(["--dbcache", &DBCACHE_MIB.to_string(), "--par", threads]);
         let peak = peak_memory(connect.args(["--signatures", "lanes"]));
         assert_eq!(stats(&data)["bestblock"], tip.to_string());
-        let limit = (DBCACHE_MIB << 20) * 11 / 10 + (CONSTANT_MIB << 20);
+        let limit = limit(threads, SPENT_BY_ONE * EACH * huge_script().len());
         eprintln!(
             "--par {threads}: {} MiB at the most, {} allowed",
             peak >> 20,
@@ -213,19 +221,18 @@ fn memory_is_bounded_whatever_the_blocks() {
     }
 }
 
-/// What a block spends comes on top, up to four times: here it is 58 MB.
+/// Here a block spends 58 MB.
 #[test]
 fn a_block_that_spends_much_takes_its_share() {
     let mut chain = Chain::new();
     push_spends_of_huge_scripts(&mut chain, MADE_BY);
-    let spent = (MADE_BY * EACH * huge_script().len()) as u64;
     let scratch = Scratch::new();
     let file = scratch.write("chain.dat", &chain.bytes());
     for threads in ["1", "2"] {
         let mut connect = connect(&file, &scratch.join(&format!("data-{threads}")), "regtest");
         connect.args(["--dbcache", &DBCACHE_MIB.to_string(), "--par", threads]);
         let peak = peak_memory(&mut connect);
-        let limit = (DBCACHE_MIB << 20) * 11 / 10 + (CONSTANT_MIB << 20) + 4 * spent;
+        let limit = limit(threads, MADE_BY * EACH * huge_script().len());
         eprintln!(
             "--par {threads}: {} MiB at the most, {} allowed",
             peak >> 20,

@@ -7,6 +7,7 @@ use crate::pipeline::fetch::FetchMode;
 use crate::pipeline::flush::FlushMode;
 use crate::pipeline::state::{Concurrency, Limits, Pipeline, ScriptOptions, Settings, flush_helpers, start_threads};
 use crate::pipeline::windows::Windows;
+use crate::plan::Plan;
 use crate::report::telemetry::Telemetry;
 use crate::report::trace::{Trace, TracedStore};
 use blockmill_block::Network;
@@ -128,8 +129,8 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
         let without = internals.without;
         let full = Concurrency::FULL;
         let settings = Settings {
+            plan: Plan::for_memory(options.cache_bytes_max, options.threads),
             readers: options.readers,
-            cache_bytes: options.cache_bytes_max,
             limits: Limits {
                 stop: options.stop,
                 height_max: options.stop_at_height,

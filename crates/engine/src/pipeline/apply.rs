@@ -30,7 +30,7 @@ pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
     let height = run.chain.index().entry(id).height;
     let flags = block_script_flags(params, height, &block.hash());
     let replaced = if params.bip30_exceptions.contains(&(height, block.hash())) {
-        resolve::replaced_coins(&block, &mut pipeline.cache)?
+        resolve::replaced_coins(&sound.outline, &mut pipeline.cache)?
     } else {
         Vec::new()
     };

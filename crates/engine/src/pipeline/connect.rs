@@ -148,7 +148,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         }
         let room = pipeline.in_flight.len() < pipeline.concurrency.in_flight_max
             && pipeline.in_flight.rounds() + pipeline.windows.blocks_min <= ROUNDS_IN_FLIGHT_MAX
-            && pipeline.in_flight_memory() < pipeline.blocks_memory();
+            && pipeline.in_flight_memory() < pipeline.plan.in_flight_bytes;
         pipeline.in_flight.is_empty() || (room && !pipeline.flusher.is_due(&pipeline.cache))
     }
 

@@ -24,8 +24,8 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
     let position = entry
         .undo()
         .ok_or_else(|| missing("it has no undo data, since it came with a snapshot".to_owned()))?;
-    let block = match pipeline.load_now(run.chain, id, run.reporter.telemetry) {
-        Content::Sound(sound) => sound.block,
+    let sound = match pipeline.load_now(run.chain, id, run.reporter.telemetry) {
+        Content::Sound(sound) => sound,
         Content::Rejected(reject, _) => return Err(missing(reject.to_string())),
         Content::Unreadable(unreadable) => return Err(missing(unreadable.detail)),
     };
@@ -37,10 +37,11 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
         },
         other => other.into(),
     })?;
+    let block = sound.block;
     if !undo.fits(&block) {
         return Err(missing("its undo data is another block's".to_owned()));
     }
-    let disconnected = pipeline.change_coins(|cache| resolve::disconnect(&block, &undo, cache))?;
+    let disconnected = pipeline.change_coins(|cache| resolve::disconnect(&block, &sound.outline, &undo, cache))?;
     let overwritten = run.chain.index().params().bip30_overwritten;
     if !disconnected && !overwritten.contains(&(entry.height, entry.hash)) {
         pipeline.flusher_mut().note_broken();

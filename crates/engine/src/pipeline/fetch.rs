@@ -10,16 +10,6 @@ use blockmill_rules::connect::Overwriting;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Fetched coins that the cache has not taken use at most one part in this many of the memory for
-/// coins, or what one block needs.
-const CACHE_DIVISOR: usize = 16;
-
-/// Bytes of a fetched coin, about.
-const FETCHED_BYTES: usize = 150;
-
-/// Memory in bytes for fetched coins at least: more than usual coins of any one block take.
-const FETCHED_BYTES_MIN: usize = 8 << 20;
-
 /// Whether coins are fetched ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FetchMode {
@@ -65,18 +55,6 @@ impl Fetching {
     /// Whether reads of the store block.
     pub(crate) fn reads_block(&self) -> bool {
         self.fetcher.reads_block()
-    }
-
-    /// Most inputs whose coins are fetched at once: fetched coins take a small part of the memory
-    /// for coins.
-    pub(crate) fn inputs_max(cache: &CoinsCache) -> usize {
-        cache.limit() / CACHE_DIVISOR / FETCHED_BYTES
-    }
-
-    /// Memory in bytes that fetched coins take at most before the cache takes them, whatever their
-    /// scripts.
-    pub(crate) fn coins_bytes_max(cache: &CoinsCache) -> usize {
-        (cache.limit() / CACHE_DIVISOR).max(FETCHED_BYTES_MIN)
     }
 
     /// Begins to read what a block with this outline needs of the store. Blocks up to height

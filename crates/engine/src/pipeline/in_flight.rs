@@ -1,12 +1,13 @@
 //! Blocks in flight: resolved, and not accepted yet.
 
+use crate::pipeline::outline::Outline;
 use crate::pipeline::resolve;
 use blockmill_block::coin::Coin;
-use blockmill_block::{Block, BlockUndo, OutPoint};
+use blockmill_block::{Block, BlockUndo};
 use blockmill_chain::index::BlockId;
 use blockmill_chain::report::signatures::SignatureWay;
 use blockmill_checks::check_pool::{PendingChecks, RoundResult};
-use blockmill_coins::{CoinsCache, StoreError};
+use blockmill_coins::{CoinsCache, HashedOutPoint, StoreError};
 use blockmill_rules::ScriptVerifier;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub(crate) struct InFlight<V: ScriptVerifier + 'static> {
     pub(crate) record: Option<Vec<u8>>,
     /// Coins that it has replaced: one of the two blocks that repeat an older coinbase. Once it is
     /// accepted they are gone for good.
-    pub(crate) replaced: Vec<(OutPoint, Coin)>,
+    pub(crate) replaced: Vec<(HashedOutPoint, Coin)>,
     /// How its signatures are verified. None if its scripts need not run.
     pub(crate) signatures: Option<SignatureWay>,
     /// None where its scripts need not run, and once the block has its verdict.
@@ -34,7 +35,7 @@ impl<V: ScriptVerifier + 'static> InFlight<V> {
         id: BlockId,
         block: Arc<Block>,
         undo: Arc<BlockUndo>,
-        replaced: Vec<(OutPoint, Coin)>,
+        replaced: Vec<(HashedOutPoint, Coin)>,
         signatures: Option<SignatureWay>,
         checks: Option<PendingChecks<V>>,
     ) -> Self {
@@ -157,7 +158,9 @@ impl<V: ScriptVerifier + 'static> InFlightBlocks<V> {
     pub(crate) fn disconnect_all(&mut self, cache: &mut CoinsCache) -> Result<(), StoreError> {
         while let Some(block) = self.0.pop_back() {
             drop(block.checks);
-            resolve::disconnect(&block.block, &block.undo, cache)?;
+            // It was dropped when the block was resolved: its memory is better used for more blocks.
+            let outline = Outline::new(&block.block, cache.hash_key());
+            resolve::disconnect(&block.block, &outline, &block.undo, cache)?;
             resolve::restore_replaced(&block.replaced, cache);
         }
         Ok(())

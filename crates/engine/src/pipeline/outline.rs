@@ -1,5 +1,5 @@
 //! What a block does to the coins, dealt out to the shards of the cache. The threads that decode
-//! blocks make it, and hash each outpoint there, once.
+//! blocks make it, and hash each outpoint there, once. Nothing after it hashes an outpoint again.
 
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::{Block, CoinRef, OutPoint};

@@ -3,9 +3,7 @@
 use crate::pipeline::outline::Outline;
 use blockmill_block::coin::{Coin, is_unspendable};
 use blockmill_block::{Block, BlockUndo, Coins, OutPoint, Transaction};
-use blockmill_coins::{
-    CoinRef, CoinsCache, EntryLog, FlushEpoch, HashKey, HashedOutPoint, Overwrite, Session, StoreError,
-};
+use blockmill_coins::{CoinRef, CoinsCache, EntryLog, FlushEpoch, HashedOutPoint, Overwrite, Session, StoreError};
 use blockmill_rules::Reject;
 use blockmill_rules::connect::{BlockCoins, BlockError, ConnectContext, Spent, connect_block};
 use thiserror::Error;
@@ -36,7 +34,6 @@ pub fn apply<B: AsRef<[u8]>>(
     cache: &mut CoinsCache,
 ) -> Result<BlockUndo, ResolveError> {
     let hashes = outline.hashes_in_order(block);
-    let key = *cache.hash_key();
     cache.change(|session, log| {
         log.reserve(block.input_count());
         let mut coins = CacheCoins {
@@ -55,7 +52,7 @@ pub fn apply<B: AsRef<[u8]>>(
             Err(BlockError::Reject(reject)) => reject.into(),
             Err(BlockError::Coins(error)) => error.into(),
         };
-        coins.take_back(block, &key);
+        coins.take_back(block);
         Err(error)
     })
 }
@@ -139,15 +136,14 @@ impl BlockCoins for CacheCoins<'_, '_> {
 
 impl CacheCoins<'_, '_> {
     /// Takes back everything, the last first.
-    fn take_back<B: AsRef<[u8]>>(&mut self, block: &Block<B>, key: &HashKey) {
+    fn take_back<B: AsRef<[u8]>>(&mut self, block: &Block<B>) {
         let mut left = self.log.spent().len();
         // Of the transaction that failed some coins may be spent.
-        for index in (0..block.transaction_count().min(self.created + 1)).rev() {
-            let transaction = block.transaction(index);
+        let count = block.transaction_count().min(self.created + 1);
+        for (index, hashed) in last_first(block, count, self.events.hashes) {
             if index < self.created {
-                let hashes = hashes_made(&transaction, key);
-                let made: Vec<_> = spendable_outputs(&transaction, &hashes).collect();
-                for (at, _) in made.iter().rev() {
+                let created: Vec<_> = hashed.spendable_outputs().collect();
+                for (at, _) in created.iter().rev() {
                     self.session.take_back_create(at, self.log);
                 }
             }
@@ -155,11 +151,10 @@ impl CacheCoins<'_, '_> {
                 0 => 0,
                 _ => block.input_range(index).start - block.input_range(0).end,
             };
-            let spent: Vec<OutPoint> = transaction.inputs().map(|input| input.previous_output()).collect();
+            let spent: Vec<_> = hashed.inputs().collect();
             while left > first {
                 left -= 1;
-                let at = key.hashed(&spent[left - first]);
-                self.session.take_back_spend(&at, left, self.log);
+                self.session.take_back_spend(&spent[left - first], left, self.log);
             }
         }
     }
@@ -227,8 +222,53 @@ fn spendable_outputs<'t>(
         })
 }
 
+/// A transaction with the hashes of its inputs and of its outputs.
+struct HashedTransaction<'b> {
+    transaction: Transaction<'b>,
+    inputs: &'b [u64],
+    outputs: &'b [u64],
+}
+
+impl<'b> HashedTransaction<'b> {
+    fn inputs(&self) -> impl Iterator<Item = HashedOutPoint> {
+        let inputs = self.transaction.inputs().zip(self.inputs);
+        inputs.map(|(input, &hash)| HashedOutPoint::new(input.previous_output(), hash))
+    }
+
+    fn spendable_outputs(&self) -> impl Iterator<Item = (HashedOutPoint, CoinRef<'b>)> + use<'b> {
+        spendable_outputs(&self.transaction, self.outputs)
+    }
+}
+
+/// The first `count` transactions of a block with their numbers, the last of them first. `hashes`
+/// are in the order of the block.
+fn last_first<'b, B: AsRef<[u8]>>(
+    block: &'b Block<B>,
+    count: usize,
+    hashes: &'b [u64],
+) -> impl Iterator<Item = (usize, HashedTransaction<'b>)> {
+    let lengths = (0..count).map(|index| {
+        let transaction = block.transaction(index);
+        transaction.input_count() + transaction.output_count()
+    });
+    let mut end = lengths.sum();
+    (0..count).rev().map(move |index| {
+        let transaction = block.transaction(index);
+        let outputs = end - transaction.output_count();
+        let inputs = outputs - transaction.input_count();
+        let hashed = HashedTransaction {
+            inputs: &hashes[inputs..outputs],
+            outputs: &hashes[outputs..end],
+            transaction,
+        };
+        end = inputs;
+        (index, hashed)
+    })
+}
+
 /// Disconnects a block: removes its outputs, and restores the coins that it spent, from the last
 /// transaction to the first. Returns whether every output was there with its value and script.
+/// `outline` is the block's, under the key of the cache.
 ///
 /// Undo data is enough. A log would not do: once a flush has ended, its flags may be wrong about
 /// the store.
@@ -237,18 +277,18 @@ fn spendable_outputs<'t>(
 /// [`StoreError`].
 pub fn disconnect<B: AsRef<[u8]>>(
     block: &Block<B>,
+    outline: &Outline,
     undo: &BlockUndo,
     cache: &mut CoinsCache,
 ) -> Result<bool, StoreError> {
-    let key = *cache.hash_key();
+    let hashes = outline.hashes_in_order(block);
     cache.change(|session, log| {
         let mut is_clean = true;
-        for index in (0..block.transaction_count()).rev() {
-            let transaction = block.transaction(index);
-            is_clean &= remove_outputs(&transaction, &key, session, log)?;
+        for (index, hashed) in last_first(block, block.transaction_count(), &hashes) {
+            is_clean &= remove_outputs(&hashed, session, log)?;
             if index > 0 {
-                for (input, coin) in transaction.inputs().zip(undo.transaction(index - 1).iter()) {
-                    session.add(&key.hashed(&input.previous_output()), coin, Overwrite::Possible, log);
+                for (at, coin) in hashed.inputs().zip(undo.transaction(index - 1).iter()) {
+                    session.add(&at, coin, Overwrite::Possible, log);
                 }
             }
             log.forget_changes();
@@ -258,27 +298,18 @@ pub fn disconnect<B: AsRef<[u8]>>(
 }
 
 fn remove_outputs(
-    transaction: &Transaction<'_>,
-    key: &HashKey,
+    hashed: &HashedTransaction<'_>,
     session: &mut Session<'_>,
     log: &mut EntryLog,
 ) -> Result<bool, StoreError> {
     let mut is_clean = true;
-    for (at, coin) in spendable_outputs(transaction, &hashes_made(transaction, key)) {
-        let is_as_made = |spent: CoinRef<'_>| (spent.value, spent.script_pubkey) == (coin.value, coin.script_pubkey);
+    for (at, coin) in hashed.spendable_outputs() {
+        let is_as_created = |spent: CoinRef<'_>| (spent.value, spent.script_pubkey) == (coin.value, coin.script_pubkey);
         let number = log.spent().len();
         session.spend(&at, log)?;
-        is_clean &= log.spent().get(number).is_some_and(is_as_made);
+        is_clean &= log.spent().get(number).is_some_and(is_as_created);
     }
     Ok(is_clean)
-}
-
-/// The hashes of all outputs of a transaction.
-fn hashes_made(transaction: &Transaction<'_>, key: &HashKey) -> Vec<u64> {
-    let of = key.transaction(&transaction.txid());
-    (0..transaction.output_count() as u32)
-        .map(|vout| of.hash(vout))
-        .collect()
 }
 
 /// The coins that the outputs of a block's coinbase replace, where it may repeat an older coinbase.
@@ -286,23 +317,18 @@ fn hashes_made(transaction: &Transaction<'_>, key: &HashKey) -> Vec<u64> {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn replaced_coins<B: AsRef<[u8]>>(
-    block: &Block<B>,
-    cache: &mut CoinsCache,
-) -> Result<Vec<(OutPoint, Coin)>, StoreError> {
-    let coinbase = block.transaction(0);
-    let txid = coinbase.txid();
+pub fn replaced_coins(outline: &Outline, cache: &mut CoinsCache) -> Result<Vec<(HashedOutPoint, Coin)>, StoreError> {
     let mut replaced = Vec::new();
-    for vout in 0..coinbase.output_count() as u32 {
-        let outpoint = OutPoint { txid, vout };
-        replaced.extend(cache.get(&outpoint)?.map(|coin| (outpoint, coin)));
+    for create in outline.all_creates().iter().filter(|create| create.transaction == 0) {
+        let coin = cache.change(|session, log| session.get(&create.at, log))?;
+        replaced.extend(coin.map(|coin| (create.at, coin)));
     }
     Ok(replaced)
 }
 
 /// Restores the coins that [`replaced_coins`] has found, when their block has been disconnected.
-pub fn restore_replaced(replaced: &[(OutPoint, Coin)], cache: &mut CoinsCache) {
-    for (outpoint, coin) in replaced {
-        cache.add(outpoint, CoinRef::from(coin), Overwrite::Possible);
+pub fn restore_replaced(replaced: &[(HashedOutPoint, Coin)], cache: &mut CoinsCache) {
+    for (at, coin) in replaced {
+        cache.change(|session, log| session.add(at, CoinRef::from(coin), Overwrite::Possible, log));
     }
 }

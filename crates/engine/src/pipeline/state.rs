@@ -7,6 +7,7 @@ use crate::pipeline::in_flight::InFlightBlocks;
 use crate::pipeline::load::{BlockLoader, Content, LoadRequest, PrefetchedBlock};
 use crate::pipeline::prefetch::{self, Bounds, LoadHandler, Window};
 use crate::pipeline::windows::Windows;
+use crate::plan::Plan;
 use crate::report::connect_report::Halt;
 use crate::report::stages::Stage;
 use crate::report::telemetry::{CacheState, Reporter, Telemetry};
@@ -22,7 +23,6 @@ use blockmill_fetch::{Fetcher, Options as FetchOptions};
 use blockmill_pool::{Helpers, ThreadPool, ThreadPoolOptions};
 use blockmill_rules::ScriptVerifier;
 use blockmill_workqueue::{Help, Options as WorkQueueOptions, WorkQueue};
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,13 +56,6 @@ const IN_FLIGHT_MAX: usize = 256;
 
 /// Most of them that have checks in the check queue.
 pub(super) const ROUNDS_IN_FLIGHT_MAX: usize = blockmill_checkqueue::ROUNDS_MAX / 2;
-
-/// Blocks that are loaded ahead take at most one part in this many of the memory for coins, and
-/// blocks in flight as much.
-const BLOCKS_DIVISOR: usize = 16;
-
-/// The least that this may come to in bytes, and the most.
-const BLOCKS_BYTES: RangeInclusive<usize> = 12 << 20..=48 << 20;
 
 /// When a run ends before the end of its branch.
 #[derive(Debug)]
@@ -100,6 +93,7 @@ impl Concurrency {
 
 /// Everything that a block passes on its way.
 pub(crate) struct Pipeline<V: ScriptVerifier + 'static> {
+    pub(super) plan: Plan,
     pub(super) limits: Limits,
     pub(super) scripts: ScriptOptions,
     pub(super) concurrency: Concurrency,
@@ -141,10 +135,10 @@ pub(crate) fn flush_helpers(thread_pool: &ThreadPool) -> Helpers {
 
 /// How a pipeline is to work.
 pub(crate) struct Settings {
+    /// How much memory there is, and how many threads validate, the caller's included.
+    pub(crate) plan: Plan,
     /// Threads beside them that read coins, when reads of the store block.
     pub(crate) readers: usize,
-    /// Memory of the coins cache.
-    pub(crate) cache_bytes: usize,
     pub(crate) limits: Limits,
     pub(crate) scripts: ScriptOptions,
     pub(crate) concurrency: Concurrency,
@@ -170,7 +164,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         let checks = CheckPool::with_record(Arc::clone(&verifier), &thread_pool, CHECK_PRIORITY, trace.of_checks());
         let params = chain.index().params().clone();
         let files = chain.files().clone();
-        let cache = CoinsCache::new(Arc::clone(&store), settings.cache_bytes);
+        let cache = CoinsCache::new(Arc::clone(&store), settings.plan.cache_bytes);
         let hash_key = *cache.hash_key();
         let loader = BlockLoader::new(files, params, verifier, hash_key, headers_path, trace.clone());
         let loader = Arc::new(loader);
@@ -178,10 +172,11 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         let loading = WorkQueue::with_options(&thread_pool, LOAD_PRIORITY, handler, &LOADING);
         let readers = FetchOptions {
             readers: settings.readers,
-            coins_bytes_max: Fetching::coins_bytes_max(&cache),
+            coins_bytes_max: settings.plan.fetched_bytes,
         };
         let fetcher = Fetcher::new(&thread_pool, FETCH_PRIORITY, store, cache.flush_clock(), &readers);
         Self {
+            plan: settings.plan,
             limits: settings.limits,
             scripts: settings.scripts,
             concurrency: settings.concurrency,
@@ -246,12 +241,6 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         block.content
     }
 
-    /// Memory in bytes that the blocks ahead may take, and those in flight as well. One more block
-    /// begins below that.
-    pub(super) fn blocks_memory(&self) -> usize {
-        (self.cache.limit() / BLOCKS_DIVISOR).clamp(*BLOCKS_BYTES.start(), *BLOCKS_BYTES.end())
-    }
-
     /// Memory in bytes of the blocks in flight, and of their signature checks that are put off,
     /// about.
     pub(super) fn in_flight_memory(&self) -> usize {
@@ -262,7 +251,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     pub(super) fn prefetch_bounds(&self) -> Bounds {
         Bounds {
             blocks: self.concurrency.loaded_max,
-            memory: self.blocks_memory(),
+            memory: self.plan.ahead_bytes,
         }
     }
 
@@ -274,7 +263,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
             self.checks.workers() == 0 && self.fetching.is_useful(&self.cache) && self.fetching.reads_block();
         Window {
             loaded_min: if load_first { prefetch::BLOCKS_MAX } else { 1 },
-            inputs_max: Fetching::inputs_max(&self.cache),
+            inputs_max: self.plan.fetched_inputs,
             blocks_max: if self.flusher.is_after_every_block() {
                 1
             } else {
@@ -284,9 +273,8 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
             .min(ROUNDS_IN_FLIGHT_MAX.saturating_sub(self.in_flight.rounds()))
             .min(height_max.saturating_sub(next_height).saturating_add(1))
             .max(1),
-            events_wanted: Windows::events_wanted(self.cache.limit()),
-            memory_max: (self.blocks_memory().saturating_sub(self.in_flight_memory()))
-                .min(Windows::blocks_bytes_max(self.cache.limit())),
+            events_wanted: self.plan.window_events,
+            memory_max: (self.plan.in_flight_bytes.saturating_sub(self.in_flight_memory())).min(self.plan.window_bytes),
         }
     }
 

@@ -18,10 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Copies of a coin that a window spends: in its shard, in the undo data of its block, and in the
-/// record of the undo data.
-const COPIES_OF_SPENT: usize = 3;
-
 /// Requests the blocks that are loaded while others are resolved.
 pub(crate) fn request_ahead<V: ScriptVerifier + 'static>(
     pipeline: &Pipeline<V>,
@@ -165,7 +161,7 @@ fn resolve<V: ScriptVerifier + 'static>(
     let dealing = Dealing {
         pool: &pipeline.thread_pool,
         jobs: pipeline.windows.jobs,
-        spent_bytes_max: pipeline.blocks_memory() / COPIES_OF_SPENT,
+        spent_bytes_max: pipeline.plan.window_spent_bytes,
         magic: params.magic(),
         #[cfg(test)]
         fault: None,

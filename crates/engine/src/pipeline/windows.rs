@@ -4,20 +4,8 @@ use crate::pipeline::load::PrefetchedBlock;
 use blockmill_coins::SHARDS;
 use blockmill_rules::COINBASE_MATURITY;
 
-/// Events at which a window is large enough to be dealt out.
-const EVENTS_WANTED: usize = 280_000;
-
 /// Events below which a block by itself is resolved faster without shards.
 const EVENTS_MIN: usize = 4_000;
-
-/// Coins that a window makes take at most one part in this many of the memory for coins.
-const CACHE_DIVISOR: usize = 16;
-
-/// And its blocks, decoded, at most one part in this many.
-const BLOCKS_DIVISOR: usize = 8;
-
-/// Bytes of a coin in the cache, about.
-const COIN_BYTES: usize = 90;
 
 /// How blocks are put together in windows and shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,17 +39,6 @@ impl Windows {
         jobs: 1,
         always: false,
     };
-
-    /// Memory in bytes that the blocks of a window take at most; of one block all is taken. The
-    /// coins that they make are no larger.
-    pub(crate) fn blocks_bytes_max(cache_bytes: usize) -> usize {
-        cache_bytes / BLOCKS_DIVISOR
-    }
-
-    /// Events at which a window needs no more blocks.
-    pub(crate) fn events_wanted(cache_bytes: usize) -> usize {
-        EVENTS_WANTED.min(cache_bytes / CACHE_DIVISOR / COIN_BYTES)
-    }
 
     /// Whether these blocks are to be resolved in shards.
     pub(crate) fn take(self, blocks: &[PrefetchedBlock]) -> bool {

@@ -6,7 +6,7 @@ use blockmill_block::{Coin, OutPoint};
 use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
 use blockmill_engine::engine::internals::Without;
-use blockmill_engine::{ConnectReport, Options, RunOutcome};
+use blockmill_engine::{ConnectReport, Options, Plan, RunOutcome};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,17 +170,18 @@ fn switches_threads_caches_and_flushes_leave_the_outcome() {
 
 #[test]
 fn blocks_on_their_way_are_counted_and_bounded() {
-    /// What the engine allows at least, for the blocks ahead and for those in flight.
-    const EACH_MAX: usize = 12 << 20;
+    const CACHE_BYTES: usize = 16 << 20;
+    let plan = Plan::for_memory(CACHE_BYTES, 2);
     // If only their number were bounded, nearly all of this chain would be loaded: 20 MB, and three
     // times that decoded.
     let made = Made::new(130, 250_000, 3_000);
     let directory = tempfile::tempdir().unwrap();
-    let report = made.connect_fresh(&directory.path().join("data"), options(2, 16 << 20));
+    let report = made.connect_fresh(&directory.path().join("data"), options(2, CACHE_BYTES));
     let queues = report.totals.queues;
     let largest = 4 * report.totals.bytes as usize / (report.height as usize - 100);
-    assert!(queues.memory_max <= 2 * (EACH_MAX + largest), "{queues:?} {largest}");
-    assert!(queues.memory_max >= EACH_MAX / 2, "{queues:?}");
+    let allowed = plan.ahead_bytes + plan.in_flight_bytes;
+    assert!(queues.memory_max <= allowed + 2 * largest, "{queues:?} {largest}");
+    assert!(queues.memory_max >= allowed / 4, "{queues:?}");
     assert!(queues.ahead.max() >= 1 && queues.in_flight.max() >= 1, "{queues:?}");
     assert!(queues.ahead.mean() >= queues.loaded.mean(), "{queues:?}");
 
@@ -189,7 +190,7 @@ fn blocks_on_their_way_are_counted_and_bounded() {
         overlap: true,
         ..Without::default()
     };
-    let one_by_one = Settings::without(options(2, 16 << 20), without);
+    let one_by_one = Settings::without(options(2, CACHE_BYTES), without);
     let report = made.connect_fresh(&directory.path().join("other"), one_by_one);
     assert_eq!(report.totals.queues.in_flight.max(), 1);
     assert_eq!(report.totals.queues.ahead.max(), 0);

@@ -14,6 +14,7 @@ use store::{Change, Commit};
 
 mod case;
 mod faults;
+mod hashes;
 mod store;
 mod too_large;
 

@@ -147,7 +147,8 @@ fn a_read_that_fails_is_odd() {
                     // The blocks that were resolved before it are taken back.
                     store.fail(0..0);
                     for (planned, undo) in case.blocks.iter().zip(&undo).rev() {
-                        assert!(resolve::disconnect(&planned.block, undo, &mut cache).unwrap());
+                        let outline = Outline::new(&planned.block, cache.hash_key());
+                        assert!(resolve::disconnect(&planned.block, &outline, undo, &mut cache).unwrap());
                     }
                     assert_eq!(state(&cache).0, before.0);
                     let verdict = serially(&case.blocks, &mut cache);
