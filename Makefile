@@ -111,7 +111,8 @@ features: fetch
 
 # Each example checks its own result. Those of crates/ are tests.
 EXAMPLES := blockmill-sync:contention blockmill-pool:scope blockmill-pool:work_source blockmill-checkqueue:primes \
-	blockmill-workqueue:requesters secp256k1-lanes:verify secp256k1-lanes:throughput sha256-lanes:throughput
+	blockmill-workqueue:requesters secp256k1-lanes:verify \
+	secp256k1-lanes:lanes_beside_libsecp256k1 sha256-lanes:lanes_beside_sha2
 
 examples:
 	@for pair in $(EXAMPLES); do \

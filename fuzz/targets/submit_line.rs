@@ -2,8 +2,8 @@
 //!
 //! Checked: the reader cuts a stream into its lines, and keeps no more of a line than the limit. A
 //! line becomes bytes or is refused. A block's line becomes the block's bytes, with digits of
-//! either case and white space around them. All rules that need no coins judge the block, on any
-//! network and at any height, with and without proof of work and the right merkle root. No rule
+//! either case and white space around them. All rules that need no coins are tried on the block, on
+//! any network and at any height, with and without proof of work and the right merkle root. No rule
 //! panics, and a signet verifier only gets transactions that decode.
 
 #![no_main]
@@ -63,7 +63,7 @@ fn line_of(bytes: &[u8], flags: u8) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn judge(block: &Block, params: &Params, height: u32, parent_median_time_past: u32) {
+fn validate(block: &Block, params: &Params, height: u32, parent_median_time_past: u32) {
     let context = BlockContext {
         params,
         height,
@@ -113,6 +113,6 @@ fuzz_target!(|data: &[u8]| {
         bytes
     };
     if let Ok(block) = Block::decode(bytes) {
-        judge(&block, params, height, parent_median_time_past);
+        validate(&block, params, height, parent_median_time_past);
     }
 });

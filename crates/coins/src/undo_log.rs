@@ -59,15 +59,10 @@
 
 pub mod error;
 mod file;
-#[doc(hidden)]
-pub mod lock;
-
 mod position;
 mod tail;
 
 pub use error::UndoLogError;
-#[doc(hidden)]
-pub use lock::{Guarded, LockKind, SectionLock, StandardLock};
 pub use position::UndoPosition;
 pub use tail::{BUFFER_BYTES, FULL_BUFFERS_MAX};
 
@@ -75,7 +70,7 @@ use blockmill_block::undo::{read_record, write_record};
 use blockmill_block::{BlockHash, BlockUndo, Magic};
 use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{Disk, DiskFile, SystemDisk};
-use blockmill_sync::Semaphore;
+use blockmill_sync::{Mutex, Semaphore};
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -89,8 +84,7 @@ thread_local! {
     static RECORD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// An open undo log. The head of the module has the protocol. Only benchmarks name another `K`, the
-/// kind of its locks.
+/// An open undo log. The head of the module has the protocol.
 ///
 /// ```
 /// use blockmill_block::{BlockHash, BlockUndo, Magic};
@@ -108,15 +102,15 @@ thread_local! {
 /// assert_eq!(log.read(magic, &parent, &position)?, BlockUndo::default());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct UndoLog<K: LockKind = SectionLock> {
+pub struct UndoLog {
     path: PathBuf,
     file: Box<dyn DiskFile>,
-    tail: K::Lock<Tail>,
+    tail: Mutex<Tail>,
     /// One permit for each full buffer that may be in flight to the file.
     full_buffers: Semaphore,
 }
 
-impl<K: LockKind> fmt::Debug for UndoLog<K> {
+impl fmt::Debug for UndoLog {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("UndoLog")
@@ -134,17 +128,6 @@ impl UndoLog {
     /// # Errors
     /// [`UndoLogError::Io`].
     pub fn open(path: &Path, known_end: u64) -> Result<Self, UndoLogError> {
-        Self::open_with_lock(path, known_end)
-    }
-}
-
-impl<K: LockKind> UndoLog<K> {
-    /// As [`UndoLog::open`], with any kind of lock.
-    ///
-    /// # Errors
-    /// [`UndoLogError::Io`].
-    #[doc(hidden)]
-    pub fn open_with_lock(path: &Path, known_end: u64) -> Result<Self, UndoLogError> {
         Self::open_on(&SystemDisk, path, known_end)
     }
 
@@ -170,7 +153,7 @@ impl<K: LockKind> UndoLog<K> {
         Ok(Self {
             path: path.to_owned(),
             file,
-            tail: Guarded::new(Tail::new(end)),
+            tail: Mutex::new(Tail::new(end)),
             full_buffers: Semaphore::new(FULL_BUFFERS_MAX),
         })
     }
@@ -187,7 +170,7 @@ impl<K: LockKind> UndoLog<K> {
             self.file.set_length(end).map_err(io_error(&self.path))?;
         }
         // Only after the file has shrunk: the log is unchanged if that fails.
-        self.tail.with(|tail| tail.cut_back(end));
+        self.tail.lock().cut_back(end);
         Ok(())
     }
 
@@ -247,7 +230,7 @@ impl<K: LockKind> UndoLog<K> {
             self.file.write_all_at(full.large_record, large_offset)
         });
         let failure = written.as_ref().err().map(|error| FirstFailure::new("write", error));
-        self.tail.with(|tail| tail.end_write(&full.write, full.bytes, failure));
+        self.tail.lock().end_write(&full.write, full.bytes, failure);
         // After the tail knows of it: threads that wait look there again.
         full.write.ended.set();
         written.map_err(io_error(&self.path))
@@ -265,7 +248,7 @@ impl<K: LockKind> UndoLog<K> {
                 SyncTurn::Wait(ended) => ended.wait(),
                 SyncTurn::Lead(ended) => {
                     let synced = self.sync_for_all();
-                    self.tail.with(|tail| tail.end_sync(synced.as_ref().ok().copied()));
+                    self.tail.lock().end_sync(synced.as_ref().ok().copied());
                     ended.set();
                     return synced.map(|_| ());
                 }
@@ -317,7 +300,10 @@ impl<K: LockKind> UndoLog<K> {
     /// did not reach the file before a write or a sync failed.
     pub fn read_record(&self, position: &UndoPosition) -> Result<Vec<u8>, UndoLogError> {
         let out_of_range = || UndoLogError::OutOfRange(*position);
-        let (end, written_end) = self.tail.with(|tail| (tail.end(), tail.written_end()));
+        let (end, written_end) = {
+            let tail = self.tail.lock();
+            (tail.end(), tail.written_end())
+        };
         let record_end = position.end().filter(|&record_end| record_end <= end);
         if record_end.ok_or_else(out_of_range)? > written_end {
             self.write_out()?;
@@ -333,16 +319,20 @@ impl<K: LockKind> UndoLog<K> {
 
     /// Length of the log in bytes, the buffer included.
     pub fn bytes(&self) -> u64 {
-        self.tail.with(|tail| tail.end())
+        self.tail.lock().end()
     }
 
     /// Works on the tail, unless the log has failed.
     #[inline]
     fn unless_failed<R>(&self, work: impl FnOnce(&mut Tail) -> R) -> Result<R, UndoLogError> {
-        let worked = self.tail.with(|tail| match tail.failure() {
+        let mut guard = self.tail.lock();
+        let tail = &mut *guard;
+        let worked = match tail.failure() {
             None => Ok(work(tail)),
             Some(failure) => Err(failure.clone()),
-        });
+        };
+        // An error is made without the lock.
+        drop(guard);
         worked.map_err(|failure| UndoLogError::Failed(file_error(&self.path, failure.into_error())))
     }
 
@@ -350,7 +340,7 @@ impl<K: LockKind> UndoLog<K> {
     #[cold]
     fn fail(&self, operation: &'static str, error: io::Error) -> UndoLogError {
         let failure = FirstFailure::new(operation, &error);
-        self.tail.with(|tail| tail.fail(failure));
+        self.tail.lock().fail(failure);
         io_error(&self.path)(error)
     }
 }

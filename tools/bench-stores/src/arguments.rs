@@ -69,7 +69,7 @@ pub(crate) enum Phase {
     Flush,
     /// One round of changes with cold files.
     FlushCold,
-    /// Reads of coins that are there, by 1, 2 and 8 threads, then of coins that are not, with warm
+    /// Reads of coins that are there, by 1 and 2 threads, then of coins that are not, with warm
     /// files.
     Read,
     /// Reads with cold files.

@@ -31,13 +31,7 @@ const PHASES: [(Option<Prepare>, Phase); 7] = [
 const OURS: &str = "log";
 
 /// How many times cheaper than its peers a flush of ours must be.
-const FLUSH_TIMES: [(&str, f64); 5] = [
-    ("redb", 30.0),
-    ("lmdb", 15.0),
-    ("rocksdb", 5.0),
-    ("rocksdb-ingest", 5.0),
-    ("leveldb", 5.0),
-];
+const FLUSH_TIMES: [(&str, f64); 2] = [("redb", 30.0), ("lmdb", 15.0)];
 
 /// Runs everything.
 pub(crate) fn run(arguments: &Arguments) -> Result<Report, Failure> {

@@ -133,11 +133,9 @@ impl Generator {
     }
 
     /// The loaded coins of a range of numbers as changes of an empty store.
-    pub(crate) fn load(&self, numbers: Range<u64>) -> Load<'_> {
-        Load {
-            generator: self,
-            numbers,
-        }
+    pub(crate) fn load(&self, numbers: Range<u64>) -> CoinList {
+        let loaded = numbers.map(|number| self.loaded(number));
+        CoinList(loaded.map(|(outpoint, coin)| (outpoint, Some(coin))).collect())
     }
 
     /// The changes of a round, from 0.
@@ -172,6 +170,7 @@ impl Generator {
             if self.order.backward(number) >= removed {
                 return self.loaded(number);
             }
+            // That coin is gone: another one is tried.
             word = mix(word);
         }
     }
@@ -183,35 +182,6 @@ impl Generator {
         let loaded: i64 = (0..self.loaded).map(loaded_value).sum();
         let moved = |number| value(ADDED ^ mix(ADDED | number)) - loaded_value(self.order.forward(number));
         loaded + (0..changed).map(moved).sum::<i64>()
-    }
-}
-
-/// Loaded coins as changes; coins are made as they are visited.
-#[derive(Debug)]
-pub(crate) struct Load<'a> {
-    generator: &'a Generator,
-    numbers: Range<u64>,
-}
-
-impl Changes for Load<'_> {
-    fn len(&self) -> usize {
-        (self.numbers.end - self.numbers.start) as usize
-    }
-
-    fn parts(&self) -> usize {
-        self.len().div_ceil(PART)
-    }
-
-    fn visit(&self, part: usize, each: &mut dyn FnMut(Change<'_>)) {
-        let start = self.numbers.start + (part * PART) as u64;
-        for number in start..self.numbers.end.min(start + PART as u64) {
-            let (outpoint, coin) = self.generator.loaded(number);
-            each(Change {
-                outpoint,
-                coin: Some(CoinRef::from(&coin)),
-                before: Before::Nothing,
-            });
-        }
     }
 }
 

@@ -76,6 +76,7 @@ pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// # Errors
 /// If a result is not the expected one, or a run or a file fails.
 pub fn run(name: &str, options: &Options, out: &mut dyn Write, progress: Progress<'_>) -> Result<(), Failure> {
+    // The benchmark has started this process for one of its runs.
     match (&options.part, name) {
         (Some(part), "coinmap") => return coinmap::run_part(part, out),
         (Some(part), _) => return connect::run_part(part, out),

@@ -55,6 +55,7 @@ fn log(format: Format, level: &str, event: &str, message: &str) {
             format!("{line}\n")
         }
     };
+    // A reader that has gone is no reason to stop.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 

@@ -65,15 +65,19 @@ const UTXO: [(Kind, u64); 6] = [
     (Kind::P2wshTrue, 15),
 ];
 
-/// Upper bounds of what spending an output costs.
+/// What a block's limits need to know of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SpendCost {
-    /// Bytes of the script sig, its length not counted.
+pub(crate) struct Costs {
+    /// Bytes of the output's script.
+    pub(crate) script: u64,
+    /// Sigop cost of the output itself.
+    pub(crate) output_sigops: u64,
+    /// At most so many bytes of the script sig that spends it, the length not counted.
     pub(crate) script_sig: u64,
-    /// Bytes of the witness, its element count included.
+    /// At most so many bytes of the witness, its element count included.
     pub(crate) witness: u64,
-    /// Sigop cost (BIP141) of the input.
-    pub(crate) sigops: u64,
+    /// Sigop cost (BIP141) of the input that spends it.
+    pub(crate) input_sigops: u64,
 }
 
 impl Kind {
@@ -85,49 +89,31 @@ impl Kind {
         }
     }
 
-    /// The cost of spending. Signatures count with their largest size, 72 bytes (65 for taproot).
-    pub(crate) fn spend_cost(self) -> SpendCost {
-        let (script_sig, witness, sigops) = match self {
-            Kind::P2pk | Kind::P2pkUncompressed => (73, 1, 0),
-            Kind::P2pkh => (107, 1, 0),
-            Kind::P2shMultisig => (254, 1, 12),
-            Kind::P2shP2wpkh => (23, 108, 1),
-            Kind::P2wpkh => (0, 108, 1),
-            Kind::P2wshMultisig => (0, 254, 3),
-            Kind::P2trKey => (0, 67, 0),
-            Kind::P2trScript => (0, 168, 0),
-            Kind::True | Kind::Anchor | Kind::ShortDrop | Kind::LongDrop => (0, 1, 0),
-            Kind::P2shTrue => (6, 1, 0),
-            Kind::P2wshTrue => (0, 7, 0),
+    /// The costs. Signatures count with their largest size, 72 bytes (65 for taproot).
+    pub(crate) fn costs(self) -> Costs {
+        let (script, output_sigops, script_sig, witness, input_sigops) = match self {
+            Kind::P2pk => (35, 4, 73, 1, 0),
+            Kind::P2pkUncompressed => (67, 4, 73, 1, 0),
+            Kind::P2pkh => (25, 4, 107, 1, 0),
+            Kind::P2shMultisig => (23, 0, 254, 1, 12),
+            Kind::P2shP2wpkh => (23, 0, 23, 108, 1),
+            Kind::P2wpkh => (22, 0, 0, 108, 1),
+            Kind::P2wshMultisig => (34, 0, 0, 254, 3),
+            Kind::P2trKey => (34, 0, 0, 67, 0),
+            Kind::P2trScript => (34, 0, 0, 168, 0),
+            Kind::True => (1, 0, 0, 1, 0),
+            Kind::Anchor => (4, 0, 0, 1, 0),
+            Kind::ShortDrop => (5, 0, 0, 1, 0),
+            Kind::LongDrop => (35, 0, 0, 1, 0),
+            Kind::P2shTrue => (23, 0, 6, 1, 0),
+            Kind::P2wshTrue => (34, 0, 0, 7, 0),
         };
-        SpendCost {
+        Costs {
+            script,
+            output_sigops,
             script_sig,
             witness,
-            sigops,
-        }
-    }
-
-    /// Bytes of the output's script.
-    pub(crate) fn script_len(self) -> u64 {
-        match self {
-            Kind::P2pk => 35,
-            Kind::P2pkUncompressed => 67,
-            Kind::P2pkh => 25,
-            Kind::P2shMultisig | Kind::P2shP2wpkh | Kind::P2shTrue => 23,
-            Kind::P2wpkh => 22,
-            Kind::P2wshMultisig | Kind::P2trKey | Kind::P2trScript | Kind::P2wshTrue => 34,
-            Kind::True => 1,
-            Kind::Anchor => 4,
-            Kind::ShortDrop => 5,
-            Kind::LongDrop => 35,
-        }
-    }
-
-    /// Sigop cost of the output itself.
-    pub(crate) fn output_sigops(self) -> u64 {
-        match self {
-            Kind::P2pk | Kind::P2pkUncompressed | Kind::P2pkh => 4,
-            _ => 0,
+            input_sigops,
         }
     }
 }

@@ -3,9 +3,12 @@
 
 use bitcoin::consensus::Encodable;
 use bitcoin::constants::genesis_block;
-use bitcoin::hashes::{Hash, HashEngine, sha256d};
+use bitcoin::hashes::Hash;
 use bitcoin::script::Builder;
-use bitcoin::{Amount, BlockHash, Network, TxMerkleNode, TxOut, Txid, VarInt, Witness, Wtxid, consensus, merkle_tree};
+use bitcoin::{
+    Amount, Block, BlockHash, Network, TxMerkleNode, TxOut, Txid, VarInt, Witness, WitnessMerkleNode, Wtxid, consensus,
+    merkle_tree,
+};
 
 use crate::address::Address;
 use crate::builder::{RESERVED_VALUE, block_time, coinbase_transaction, commitment_script, header, mine};
@@ -96,12 +99,10 @@ fn pay(wallet: &Wallet, address: Address, value: u64) -> TxOut {
     }
 }
 
-/// BIP141: the double SHA256 of the witness root and the reserved value.
+/// BIP141: the commitment to the witness root and the reserved value.
 fn commitment(transactions: &[&SignedTransaction]) -> [u8; 32] {
     let ids = std::iter::once(Wtxid::all_zeros()).chain(transactions.iter().map(|tx| tx.wtxid));
     let root = merkle_tree::calculate_root(ids).expect("a block has a coinbase");
-    let mut engine = sha256d::Hash::engine();
-    engine.input(root.as_byte_array());
-    engine.input(&RESERVED_VALUE);
-    sha256d::Hash::from_engine(engine).to_byte_array()
+    let root = WitnessMerkleNode::from_raw_hash(root.to_raw_hash());
+    Block::compute_witness_commitment(&root, &RESERVED_VALUE).to_byte_array()
 }

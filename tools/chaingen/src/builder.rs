@@ -71,6 +71,7 @@ impl BlockBuilder {
 
     /// Adds `sat` satoshi to the first output of the coinbase.
     pub fn fees(mut self, sat: u64) -> Self {
+        // An edit may have taken all outputs away.
         if let Some(output) = self.transactions[0].output.first_mut() {
             output.value += Amount::from_sat(sat);
         }
@@ -206,6 +207,7 @@ pub(crate) fn block_time(height: u32) -> u32 {
 
 /// The regtest subsidy at `height`, in satoshi.
 pub fn subsidy(height: u32) -> u64 {
+    // A shift by 64 or more would wrap, and nothing is left by then.
     5_000_000_000_u64.checked_shr(height / HALVING_INTERVAL).unwrap_or(0)
 }
 

@@ -39,6 +39,7 @@ pub fn generate(
     let mut summary = summary_of_genesis(spec, bytes.len() as u64);
     let mut hand_over =
         |height, bytes: &[u8]| sink(height, bytes).map_err(|source| GenerateError::Sink { height, source });
+    // Core's files begin with genesis, too.
     hand_over(0, &bytes)?;
     for height in 1..=spec.blocks {
         let plan = planner.plan(height);

@@ -129,6 +129,7 @@ impl CoinPool {
         let mut best = self.take(rng)?;
         for _ in 1..RICH_SAMPLES.min(self.spendable() as usize) {
             let Some(mut coin) = self.take(rng) else { break };
+            // The poorer one goes back.
             if coin.value > best.value {
                 std::mem::swap(&mut coin, &mut best);
             }

@@ -132,10 +132,12 @@ impl CoreChain {
         let height = self.blocks.len() as u32;
         let mut spent = Vec::new();
         for (index, transaction) in block.txdata.iter().enumerate() {
+            // The coinbase spends nothing.
             for input in transaction.input.iter().filter(|_| index > 0) {
                 let coin = self.coins.remove(&key_of(&input.previous_output));
                 spent.push(coin.unwrap_or_else(|| claim(&input.previous_output)));
             }
+            // The output of the first block is in no set.
             if height > 0 {
                 self.create(transaction, height, index == 0);
             }
@@ -180,6 +182,7 @@ impl CoreChain {
             for (byte, key) in bytes.iter_mut().zip(key.iter().cycle()) {
                 *byte ^= key;
             }
+            // What Core has only allocated is not under the key.
             bytes.resize(bytes.len() + PADDING, 0);
             bytes
         };
@@ -190,6 +193,7 @@ impl CoreChain {
                 let twins = layout.stale.iter().filter(|(twin, _)| *twin == height);
                 for block in twins.map(|(_, stale)| stale).chain([own]) {
                     records.push(self.record(&serialize(&block.block)));
+                    // The first block has no undo data.
                     if height > 0 {
                         undo.extend(self.undo_record(block));
                     }

@@ -93,6 +93,7 @@ fn write_unfinished(
         names: Vec::new(),
     };
     let mut append = |_, block: &[u8]| match stop.load(Ordering::Relaxed) {
+        // `generate` knows no stop, so it is an error of the sink until it comes back.
         true => Err(io::ErrorKind::Interrupted.into()),
         false => files.append(block),
     };

@@ -106,6 +106,7 @@ impl Planner {
             let Payee::Address(address) = output.payee else { break };
             // Its id is known when the members before it are signed.
             let source = Source::Member { member, vout };
+            // The block is nearly full.
             if !tx_plan.add_input(source, (address, output.value, block.height), &mut self.rng) {
                 break;
             }
@@ -126,6 +127,7 @@ impl Planner {
         } else {
             self.rng.range(5, 60)
         };
+        // A block with too many coins takes more inputs than it was asked for.
         let excess = (-self.missing(block)).max(0) as u64;
         let wanted = block.target.inputs.saturating_sub(block.inputs).max(excess) + 2;
         self.add_coins(

@@ -9,31 +9,22 @@ use bitcoin::taproot::{LeafVersion, TapLeafHash};
 use bitcoin::{ScriptBuf, Transaction, TxOut, Witness};
 
 use crate::address::{Address, Kind};
-use crate::wallet::{Key, Wallet, open_script};
+use crate::tx_plan::PlannedInput;
+use crate::wallet::{Wallet, open_script};
 
-/// What an input spends, as its signature needs it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spent {
-    /// The address of the coin.
-    pub(crate) address: Address,
-    /// Whether the signature uses ANYONECANPAY.
-    pub(crate) anyone_can_pay: bool,
-}
-
-/// Writes script sigs and witnesses into `tx`, whose inputs spend `outputs`. `spent` and `outputs`
+/// Writes script sigs and witnesses into `tx`, whose inputs spend `outputs`. `inputs` and `outputs`
 /// have one element per input.
 ///
 /// Signatures are deterministic: RFC 6979 for ECDSA, no auxiliary randomness for Schnorr.
-pub(crate) fn sign(wallet: &Wallet, tx: &mut Transaction, spent: &[Spent], outputs: &[TxOut]) {
+pub(crate) fn sign(wallet: &Wallet, tx: &mut Transaction, inputs: &[PlannedInput], outputs: &[TxOut]) {
     let mut signer = Signer {
         wallet,
         cache: SighashCache::new(&*tx),
         outputs,
     };
-    let unlocked: Vec<_> = spent
-        .iter()
-        .enumerate()
-        .map(|(index, &spent)| signer.unlock(index, spent))
+    let unlocked: Vec<_> = (0..)
+        .zip(inputs)
+        .map(|(index, input)| signer.unlock(index, input))
         .collect();
     for (input, (script_sig, witness)) in tx.input.iter_mut().zip(unlocked) {
         input.script_sig = script_sig;
@@ -52,111 +43,85 @@ struct Signer<'a> {
 const IN_RANGE: &str = "the input is in the transaction";
 
 impl Signer<'_> {
-    fn unlock(&mut self, index: usize, spent: Spent) -> (ScriptBuf, Witness) {
-        let wallet = self.wallet;
-        let address = spent.address;
-        let public = |further| wallet.key(address, further).public.to_bytes();
-        match address.kind {
-            Kind::P2pk | Kind::P2pkUncompressed => (script_sig([self.legacy(index, spent, 0)]), Witness::new()),
-            Kind::P2pkh => (
-                script_sig([self.legacy(index, spent, 0), public(0).to_vec()]),
-                Witness::new(),
-            ),
-            Kind::P2shMultisig => {
-                let signatures = signers(address).map(|signer| self.legacy(index, spent, signer));
-                let redeem = wallet.key(address, 0).multisig.to_bytes();
-                let [first, second] = signatures;
-                (script_sig([Vec::new(), first, second, redeem]), Witness::new())
+    fn unlock(&mut self, index: usize, input: &PlannedInput) -> (ScriptBuf, Witness) {
+        let (address, wallet) = (input.address, self.wallet);
+        let public = || wallet.key(address, 0).public.to_bytes().to_vec();
+        let mut ecdsa = |further| self.ecdsa(index, input, further);
+        // CHECKMULTISIG takes one element more than it needs.
+        let mut multisig = || {
+            let [first, second] = signers(address).map(&mut ecdsa);
+            vec![Vec::new(), first, second, wallet.key(address, 0).multisig.to_bytes()]
+        };
+        let none = Vec::new;
+        let (pushed, witness): (Vec<Vec<u8>>, Vec<Vec<u8>>) = match address.kind {
+            Kind::P2pk | Kind::P2pkUncompressed => (vec![ecdsa(0)], none()),
+            Kind::P2pkh => (vec![ecdsa(0), public()], none()),
+            Kind::P2shMultisig => (multisig(), none()),
+            Kind::P2shP2wpkh => (vec![wallet.program(address).into_bytes()], vec![ecdsa(0), public()]),
+            Kind::P2wpkh => (none(), vec![ecdsa(0), public()]),
+            Kind::P2wshMultisig => (none(), multisig()),
+            Kind::P2trKey => (none(), vec![self.taproot(index, input)]),
+            Kind::P2trScript => {
+                let key = wallet.key(address, 0);
+                let (leaf, control_block) = (key.leaf.to_bytes(), key.control_block.clone());
+                (none(), vec![self.taproot(index, input), leaf, control_block])
             }
-            Kind::P2shP2wpkh => {
-                let redeem = ScriptBuf::new_p2wpkh(&wallet.key(address, 0).public.wpubkey_hash());
-                let witness = Witness::from_slice(&[self.segwit_key(index, spent), public(0).to_vec()]);
-                (script_sig([redeem.into_bytes()]), witness)
-            }
-            Kind::P2wpkh => {
-                let witness = [self.segwit_key(index, spent), public(0).to_vec()];
-                (ScriptBuf::new(), Witness::from_slice(&witness))
+            Kind::True | Kind::Anchor | Kind::ShortDrop | Kind::LongDrop => (none(), none()),
+            Kind::P2shTrue => (vec![open_script(address.number).into_bytes()], none()),
+            Kind::P2wshTrue => (none(), vec![open_script(address.number).into_bytes()]),
+        };
+        let script_sig = pushed.into_iter().fold(Builder::new(), |script, element| {
+            script.push_slice(PushBytesBuf::try_from(element).expect("elements are short"))
+        });
+        (script_sig.into_script(), Witness::from_slice(&witness))
+    }
+
+    /// An ECDSA signature by the key `further` keys after the address's own: over the BIP143
+    /// sighash for witnesses, else over the one from before segwit.
+    fn ecdsa(&mut self, index: usize, input: &PlannedInput, further: usize) -> Vec<u8> {
+        let (address, spent) = (input.address, &self.outputs[index]);
+        let sighash_type = match input.anyone_can_pay {
+            true => EcdsaSighashType::AllPlusAnyoneCanPay,
+            false => EcdsaSighashType::All,
+        };
+        let legacy = |script| self.cache.legacy_signature_hash(index, script, sighash_type.to_u32());
+        let multisig = &self.wallet.key(address, 0).multisig;
+        let sighash = match address.kind {
+            Kind::P2wpkh | Kind::P2shP2wpkh => {
+                let program = self.wallet.program(address);
+                let sighash = self
+                    .cache
+                    .p2wpkh_signature_hash(index, &program, spent.value, sighash_type);
+                sighash.expect(IN_RANGE).to_byte_array()
             }
             Kind::P2wshMultisig => {
-                let [first, second] = signers(address).map(|signer| self.segwit_script(index, spent, signer));
-                let script = wallet.key(address, 0).multisig.to_bytes();
-                (
-                    ScriptBuf::new(),
-                    Witness::from_slice(&[Vec::new(), first, second, script]),
-                )
+                let sighash = self
+                    .cache
+                    .p2wsh_signature_hash(index, multisig, spent.value, sighash_type);
+                sighash.expect(IN_RANGE).to_byte_array()
             }
-            Kind::P2trKey => (ScriptBuf::new(), Witness::from_slice(&[self.taproot(index, spent)])),
-            Kind::P2trScript => {
-                let signature = self.taproot(index, spent);
-                let key = wallet.key(address, 0);
-                let witness = [&signature[..], key.leaf.as_bytes(), &key.control_block];
-                (ScriptBuf::new(), Witness::from_slice(&witness))
-            }
-            Kind::True | Kind::Anchor | Kind::ShortDrop | Kind::LongDrop => (ScriptBuf::new(), Witness::new()),
-            Kind::P2shTrue => (script_sig([open_script(address.number).into_bytes()]), Witness::new()),
-            Kind::P2wshTrue => (
-                ScriptBuf::new(),
-                Witness::from_slice(&[open_script(address.number).as_bytes()]),
-            ),
-        }
-    }
-
-    /// A signature over the sighash from before segwit, by the key `further` keys after the
-    /// address's own.
-    fn legacy(&self, index: usize, spent: Spent, further: usize) -> Vec<u8> {
-        let key = self.wallet.key(spent.address, further);
-        let script = match spent.address.kind {
-            Kind::P2shMultisig => &self.wallet.key(spent.address, 0).multisig,
-            _ => &self.outputs[index].script_pubkey,
+            Kind::P2shMultisig => legacy(multisig).expect(IN_RANGE).to_byte_array(),
+            _ => legacy(&spent.script_pubkey).expect(IN_RANGE).to_byte_array(),
         };
-        let sighash_type = ecdsa_sighash_type(spent);
-        let sighash = self
-            .cache
-            .legacy_signature_hash(index, script, sighash_type.to_u32())
-            .expect(IN_RANGE);
-        self.ecdsa(key, sighash.to_byte_array(), sighash_type)
-    }
-
-    /// A signature over the BIP143 sighash of P2WPKH, bare or in P2SH.
-    fn segwit_key(&mut self, index: usize, spent: Spent) -> Vec<u8> {
-        let key = self.wallet.key(spent.address, 0);
-        let program = ScriptBuf::new_p2wpkh(&key.public.wpubkey_hash());
-        let sighash_type = ecdsa_sighash_type(spent);
-        let value = self.outputs[index].value;
-        let sighash = self
-            .cache
-            .p2wpkh_signature_hash(index, &program, value, sighash_type)
-            .expect(IN_RANGE);
-        self.ecdsa(key, sighash.to_byte_array(), sighash_type)
-    }
-
-    /// A signature over the BIP143 sighash of P2WSH, by the key `further` keys after the address's
-    /// own.
-    fn segwit_script(&mut self, index: usize, spent: Spent, further: usize) -> Vec<u8> {
-        let script = &self.wallet.key(spent.address, 0).multisig;
-        let sighash_type = ecdsa_sighash_type(spent);
-        let value = self.outputs[index].value;
-        let sighash = self
-            .cache
-            .p2wsh_signature_hash(index, script, value, sighash_type)
-            .expect(IN_RANGE);
-        self.ecdsa(
-            self.wallet.key(spent.address, further),
-            sighash.to_byte_array(),
+        let secret = &self.wallet.key(address, further).secret;
+        let signature = self.wallet.secp.sign_ecdsa(&Message::from_digest(sighash), secret);
+        bitcoin::ecdsa::Signature {
+            signature,
             sighash_type,
-        )
+        }
+        .to_vec()
     }
 
     /// A Schnorr signature for the key path or for the leaf of the address.
-    fn taproot(&mut self, index: usize, spent: Spent) -> Vec<u8> {
-        let key = self.wallet.key(spent.address, 0);
-        let sighash_type = if spent.anyone_can_pay {
+    fn taproot(&mut self, index: usize, input: &PlannedInput) -> Vec<u8> {
+        let key = self.wallet.key(input.address, 0);
+        let sighash_type = if input.anyone_can_pay {
             TapSighashType::AllPlusAnyoneCanPay
         } else {
             TapSighashType::Default
         };
         let prevouts = Prevouts::All(self.outputs);
-        let (sighash, keypair) = if spent.address.kind == Kind::P2trKey {
+        let (sighash, keypair) = if input.address.kind == Kind::P2trKey {
             (
                 self.cache
                     .taproot_key_spend_signature_hash(index, &prevouts, sighash_type),
@@ -177,36 +142,9 @@ impl Signer<'_> {
         }
         .to_vec()
     }
-
-    fn ecdsa(&self, key: &Key, sighash: [u8; 32], sighash_type: EcdsaSighashType) -> Vec<u8> {
-        let signature = self.wallet.secp.sign_ecdsa(&Message::from_digest(sighash), &key.secret);
-        bitcoin::ecdsa::Signature {
-            signature,
-            sighash_type,
-        }
-        .to_vec()
-    }
 }
 
 /// Which two of the three keys of a multisig address sign. Each of the three pairs is in use.
 fn signers(address: Address) -> [usize; 2] {
     [[0, 1], [0, 2], [1, 2]][usize::from(address.number % 3)]
-}
-
-fn ecdsa_sighash_type(spent: Spent) -> EcdsaSighashType {
-    if spent.anyone_can_pay {
-        EcdsaSighashType::AllPlusAnyoneCanPay
-    } else {
-        EcdsaSighashType::All
-    }
-}
-
-/// A script that pushes each element.
-fn script_sig<const N: usize>(elements: [Vec<u8>; N]) -> ScriptBuf {
-    elements
-        .into_iter()
-        .fold(Builder::new(), |script, element| {
-            script.push_slice(PushBytesBuf::try_from(element).expect("elements are short"))
-        })
-        .into_script()
 }

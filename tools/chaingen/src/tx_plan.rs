@@ -14,10 +14,20 @@ use crate::coin_pool::Coin;
 use crate::rng::Rng;
 
 /// Weight and sigop cost that a block has left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Budget {
     pub(crate) weight: u64,
     pub(crate) sigops: u64,
+}
+
+impl Budget {
+    /// What an output with a script of so many bytes takes.
+    const fn of_output(script: u64, sigops: u64) -> Self {
+        Self {
+            weight: 4 * (8 + 1 + script),
+            sigops,
+        }
+    }
 }
 
 /// The coin of a planned input.
@@ -91,10 +101,7 @@ pub(crate) const BUDGET_MIN: Budget = Budget {
     sigops: 40,
 };
 /// Upper bound of the first output, reserved while inputs are added.
-const FIRST_OUTPUT: Budget = Budget {
-    weight: 4 * (8 + 1 + 67),
-    sigops: 4,
-};
+const FIRST_OUTPUT: Budget = Budget::of_output(67, 4);
 /// Smallest amount in satoshi of an output, where the value suffices.
 pub(crate) const OUTPUT_MIN: u64 = 546;
 /// One input in this many is signed with ANYONECANPAY.
@@ -135,19 +142,17 @@ impl TxPlan {
     #[must_use]
     pub(crate) fn add_input(&mut self, source: Source, output: (Address, u64, u32), rng: &mut Rng) -> bool {
         let (address, value, height) = output;
-        let cost = address.kind.spend_cost();
+        let costs = address.kind.costs();
         // The length of the script is a CompactSize.
-        let length_bytes = if cost.script_sig < 253 { 1 } else { 3 };
-        let weight = 4 * (36 + 4 + length_bytes + cost.script_sig) + cost.witness;
+        let length_bytes = if costs.script_sig < 253 { 1 } else { 3 };
         let needed = Budget {
-            weight,
-            sigops: cost.sigops,
+            weight: 4 * (36 + 4 + length_bytes + costs.script_sig) + costs.witness,
+            sigops: costs.input_sigops,
         };
         // Inputs must not take the room of the only output.
-        let reserved = if self.outputs.is_empty() {
-            FIRST_OUTPUT
-        } else {
-            Budget { weight: 0, sigops: 0 }
+        let reserved = match self.outputs.is_empty() {
+            true => FIRST_OUTPUT,
+            false => Budget::default(),
         };
         if !self.occupy(needed, reserved) {
             return false;
@@ -172,20 +177,9 @@ impl TxPlan {
 
     /// Adds an output. `false` if the budget is too small; the first output always fits.
     pub(crate) fn add_output(&mut self, address: Address) -> bool {
-        let weight = 4 * (8 + 1 + address.kind.script_len());
-        let needed = Budget {
-            weight,
-            sigops: address.kind.output_sigops(),
-        };
-        let fits = self.occupy(needed, Budget { weight: 0, sigops: 0 });
-        if fits {
-            self.outputs.push(PlannedOutput {
-                value: 0,
-                payee: Payee::Address(address),
-                spent_in_block: false,
-            });
-        }
-        fits
+        let costs = address.kind.costs();
+        let needed = Budget::of_output(costs.script, costs.output_sigops);
+        self.push_output(Payee::Address(address), needed)
     }
 
     /// Adds an OP_RETURN output with up to 80 bytes of data, if the budget allows.
@@ -194,17 +188,21 @@ impl TxPlan {
         rng.fill(&mut data);
         let push = PushBytesBuf::try_from(data).expect("80 bytes are a push");
         let script = Builder::new().push_opcode(OP_RETURN).push_slice(push).into_script();
-        let needed = Budget {
-            weight: 4 * (8 + 1 + script.len() as u64),
-            sigops: 0,
-        };
-        if self.occupy(needed, Budget { weight: 0, sigops: 0 }) {
+        let needed = Budget::of_output(script.len() as u64, 0);
+        self.push_output(Payee::Nobody(script), needed);
+    }
+
+    fn push_output(&mut self, payee: Payee, needed: Budget) -> bool {
+        let fits = self.occupy(needed, Budget::default());
+        if fits {
             self.outputs.push(PlannedOutput {
+                // Shared out when all outputs are known.
                 value: 0,
-                payee: Payee::Nobody(script),
+                payee,
                 spent_in_block: false,
             });
         }
+        fits
     }
 
     /// Satoshi of the inputs so far.
@@ -287,6 +285,7 @@ fn lock(inputs: &mut [PlannedInput], height: u32, rng: &mut Rng) -> (i32, u32) {
             (1, 0)
         }
         10..17 => {
+            // A lock time counts only with a sequence that is not final.
             inputs.iter_mut().for_each(|input| input.sequence = SEQUENCES_FREE[1]);
             (
                 rng.range(1, 2) as i32,
@@ -302,6 +301,7 @@ fn lock(inputs: &mut [PlannedInput], height: u32, rng: &mut Rng) -> (i32, u32) {
             )
         }
         20..27 => {
+            // At most as many blocks as have come since the coin.
             for input in inputs.iter_mut() {
                 let most = (height - input.height).min(0xffff);
                 input.sequence = rng.below(u64::from(most) + 1) as u32;

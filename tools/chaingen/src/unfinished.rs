@@ -189,6 +189,7 @@ fn open_locked(path: &Path, out: &Path) -> Result<Option<File>, GenerateError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         folder => folder.map_err(failed(path))?,
     };
+    // Some file systems have no locks: there two writers meet at the names of files.
     if let Err(TryLockError::WouldBlock) = folder.try_lock() {
         return Err(GenerateError::InUse {
             directory: out.to_owned(),

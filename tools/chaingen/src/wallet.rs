@@ -69,6 +69,11 @@ impl Wallet {
     pub(crate) fn key(&self, address: Address, further: usize) -> &Key {
         &self.keys[(usize::from(address.number) + further) % self.keys.len()]
     }
+
+    /// The witness program of an address with P2WPKH, bare or in P2SH.
+    pub(crate) fn program(&self, address: Address) -> ScriptBuf {
+        ScriptBuf::new_p2wpkh(&self.key(address, 0).public.wpubkey_hash())
+    }
 }
 
 /// The script whose hash is in the P2SH and P2WSH addresses that need no signature.
@@ -93,6 +98,7 @@ fn make_keys(secp: &Secp256k1<All>, seed: u64) -> (Vec<Key>, Vec<TaprootSpendInf
         .map(|position| {
             let leaf = leaf_script(&keypairs[position]);
             let other_leaf = leaf_script(&keypairs[next(position, 1)]);
+            // Another key, so that a spend by the leaf is no spend by the key.
             let internal = keypairs[next(position, 2)].x_only_public_key().0;
             let (tree, control_block) = taproot_tree(secp, internal, &leaf, other_leaf);
             let key = Key {
@@ -113,6 +119,7 @@ fn secret_key(rng: &mut Rng) -> SecretKey {
     loop {
         let mut bytes = [0; 32];
         rng.fill(&mut bytes);
+        // All but one in 2^127 are keys.
         if let Ok(secret) = SecretKey::from_slice(&bytes) {
             return secret;
         }
@@ -206,9 +213,9 @@ mod tests {
             for &(kind, _) in Kind::of(profile) {
                 for number in [0, 1, ADDRESSES_PER_KIND - 1] {
                     let address = Address { kind, number };
-                    assert_eq!(wallet.script(address).len() as u64, kind.script_len(), "{kind:?}");
+                    assert_eq!(wallet.script(address).len() as u64, kind.costs().script, "{kind:?}");
                     let sigops = 4 * wallet.script(address).count_sigops_legacy() as u64;
-                    assert_eq!(sigops, kind.output_sigops(), "{kind:?}");
+                    assert_eq!(sigops, kind.costs().output_sigops, "{kind:?}");
                 }
             }
         }

@@ -10,7 +10,7 @@ use bitcoin::{
     transaction,
 };
 
-use crate::sign::{Spent, sign};
+use crate::sign::sign;
 use crate::tx_plan::{Group, Payee, PlannedTransaction, Source};
 use crate::wallet::Wallet;
 
@@ -63,14 +63,6 @@ fn sign_group(wallet: &Wallet, group: &Group) -> Vec<SignedTransaction> {
 
 fn sign_transaction(wallet: &Wallet, planned: &PlannedTransaction, earlier: &[SignedTransaction]) -> SignedTransaction {
     let mut tx = unsigned(wallet, planned, earlier);
-    let spent: Vec<Spent> = planned
-        .inputs
-        .iter()
-        .map(|input| Spent {
-            address: input.address,
-            anyone_can_pay: input.anyone_can_pay,
-        })
-        .collect();
     let outputs: Vec<TxOut> = planned
         .inputs
         .iter()
@@ -79,7 +71,7 @@ fn sign_transaction(wallet: &Wallet, planned: &PlannedTransaction, earlier: &[Si
             script_pubkey: wallet.script(input.address).clone(),
         })
         .collect();
-    sign(wallet, &mut tx, &spent, &outputs);
+    sign(wallet, &mut tx, &planned.inputs, &outputs);
     let bytes = consensus::serialize(&tx);
     // The bytes are there already: hashing them is cheaper than a second serialization.
     let wtxid = Wtxid::from_raw_hash(sha256d::Hash::hash(&bytes));

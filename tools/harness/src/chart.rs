@@ -154,6 +154,7 @@ fn series(axes: Axes, rows: &[Row]) -> Vec<Series> {
         let (Some(x), Some(y)) = (row.number(axes.x), row.number(axes.y)) else {
             continue;
         };
+        // The axes begin at zero.
         if x < 0.0 || y < 0.0 {
             continue;
         }

@@ -15,6 +15,7 @@ impl Stopwatch {
     /// Begins a measurement.
     pub fn start() -> Self {
         Self {
+            // First: it takes longer to read than the wall clock.
             cpu_seconds_at_start: process_cpu_seconds(),
             start: Instant::now(),
         }

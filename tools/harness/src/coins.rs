@@ -36,6 +36,7 @@ pub fn fill(seed: u64, bytes: &mut [u8]) {
 pub fn value(seed: u64) -> i64 {
     let word = mix(seed);
     let magnitude = 10i64.pow(3 + (word % 7) as u32);
+    // From dust to ten bitcoins, each magnitude as often as the others.
     546 + (word >> 8).cast_signed() % magnitude
 }
 

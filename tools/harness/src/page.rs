@@ -63,7 +63,7 @@ fn table(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::example;
+    use crate::report::tests::example;
 
     #[test]
     fn a_page_is_whole_and_alone() {

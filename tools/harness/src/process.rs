@@ -122,6 +122,7 @@ fn watch(child: &mut Child) -> Finished {
             }
             text
         });
+        // Nothing is ever sent: the reader drops its end after the first line.
         while printed.recv_timeout(SAMPLE_EVERY) != Err(RecvTimeoutError::Disconnected) {
             finished.sample(process);
         }

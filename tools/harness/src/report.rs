@@ -189,51 +189,50 @@ fn write_rows(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A small report for the tests of this crate: names that need escaping, a missing value, two
-/// curves.
 #[cfg(test)]
-pub(crate) fn example() -> Report {
-    let row = |engine: &str, threads: u64, speed: f64, ratio: Option<f64>| {
-        let mut row = Row::new("chain <a>").with("engine", engine).with("threads", threads);
-        row = row.with("per_second", speed).with("ratio_median", ratio);
-        row.set_hidden("tip", "00ff");
-        row
-    };
-    let mut report = Report {
-        machine: Machine {
-            cpu: "Some CPU".to_owned(),
-            cores: 2,
-            memory_bytes: Some(1 << 30),
-        },
-        notes: vec!["a note".to_owned()],
-        rows: vec![
-            row("ours", 1, 12_345.67, Some(1.5)),
-            row("<b>&\"their's\"", 1, 8_230.0, None),
-            row("ours", 2, 24_000.0, Some(1.25)),
-            row("<b>&\"their's\"", 2, 19_200.0, None),
-            Row::new("other").with("price_ms", 7.25),
-        ],
-        axes: Some(Axes {
-            series: "engine",
-            x: "threads",
-            y: "per_second",
-        }),
-        ..Report::new("example", "an example", "blockmill-bench example")
-    };
-    let least = report.least("ratio_median", |row| row.is("engine", "ours"));
-    report.at_least("faster, worst row", least, 1.0);
-    report.at_most("slower", report.most("ratio_median", |_| true), 1.0);
-    report.at_most(
-        "nothing",
-        report.most("ratio_median", |row| row.is("engine", "none")),
-        1.0,
-    );
-    report
-}
-
-#[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A small report for the tests of this crate: names that need escaping, a missing value, two
+    /// curves.
+    pub(crate) fn example() -> Report {
+        let row = |engine: &str, threads: u64, speed: f64, ratio: Option<f64>| {
+            let mut row = Row::new("chain <a>").with("engine", engine).with("threads", threads);
+            row = row.with("per_second", speed).with("ratio_median", ratio);
+            row.set_hidden("tip", "00ff");
+            row
+        };
+        let mut report = Report {
+            machine: Machine {
+                cpu: "Some CPU".to_owned(),
+                cores: 2,
+                memory_bytes: Some(1 << 30),
+            },
+            notes: vec!["a note".to_owned()],
+            rows: vec![
+                row("ours", 1, 12_345.67, Some(1.5)),
+                row("<b>&\"their's\"", 1, 8_230.0, None),
+                row("ours", 2, 24_000.0, Some(1.25)),
+                row("<b>&\"their's\"", 2, 19_200.0, None),
+                Row::new("other").with("price_ms", 7.25),
+            ],
+            axes: Some(Axes {
+                series: "engine",
+                x: "threads",
+                y: "per_second",
+            }),
+            ..Report::new("example", "an example", "blockmill-bench example")
+        };
+        let least = report.least("ratio_median", |row| row.is("engine", "ours"));
+        report.at_least("faster, worst row", least, 1.0);
+        report.at_most("slower", report.most("ratio_median", |_| true), 1.0);
+        report.at_most(
+            "nothing",
+            report.most("ratio_median", |row| row.is("engine", "none")),
+            1.0,
+        );
+        report
+    }
 
     #[test]
     fn a_table_is_aligned() {

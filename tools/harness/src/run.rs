@@ -47,6 +47,7 @@ impl Row {
         let spread = |figure: &dyn Fn(&Run) -> f64| Spread::of(runs.iter().map(figure));
         self.set("runs", runs.len());
         let count = spread(&|run| run.count as f64).map_or(0.0, |count| count.median);
+        // A run that is one unit of work has no count.
         if count > 0.0 {
             self.set("count", count.round() as u64);
         }
@@ -56,8 +57,6 @@ impl Row {
         }
         if let Some(speed) = spread(&|run| run.count as f64 / run.seconds).filter(|_| count > 0.0) {
             self.set("per_second", speed.median);
-            self.set_hidden("per_second_min", speed.min);
-            self.set_hidden("per_second_max", speed.max);
             let cpu = spread(&|run| run.each(run.cpu_seconds) * 1e6);
             self.set("cpu_us_each", cpu.map(|cpu| cpu.median));
         }
@@ -104,7 +103,6 @@ mod tests {
             ("seconds_max", 4.0),
             ("cpu_seconds_median", 4.0),
             ("per_second", 50.0),
-            ("per_second_max", 100.0),
             ("cpu_us_each", 40_000.0),
             ("memory_mib", 6.0),
         ] {

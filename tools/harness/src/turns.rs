@@ -58,10 +58,10 @@ impl<'a> Contender<'a> {
         }
     }
 
-    /// This one is a peer. Its ratio is its own time over that of ours.
+    /// This one is a peer. Its ratio is its own time over that of ours. Ours itself gets none.
     pub fn beside_ours(self, ours: &str) -> Self {
         Self {
-            beside: Some(Beside::Ours(ours.to_owned())),
+            beside: (self.name != ours).then(|| Beside::Ours(ours.to_owned())),
             ..self
         }
     }
@@ -161,6 +161,7 @@ pub fn ratio(clock: Clock, peer: &[Run], ours: &[Run]) -> Option<Spread> {
         return None;
     }
     let pairs = (0..peer.len().max(ours.len())).map(|turn| time(peer, turn) / time(ours, turn));
+    // A run that is too short for the clock has no ratio.
     Spread::of(pairs.filter(|ratio| ratio.is_finite()))
 }
 

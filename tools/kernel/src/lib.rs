@@ -1,7 +1,7 @@
 //! The trait of `blockmill-rules` for script verifiers, over the interface of Bitcoin Core's kernel
 //! library.
 //!
-//! Every script goes to the kernel: there are no short cuts for scripts that look easy.
+//! Every script goes to the library: there are no short cuts for scripts that look easy.
 
 use bitcoinkernel::core::TxOutRef;
 use bitcoinkernel::core::{TransactionExt, TxOutExt};
@@ -15,7 +15,7 @@ use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KernelVerifier;
 
-/// A transaction in the kernel's form, with the outputs that it spends and what the signature
+/// A transaction in the library's form, with the outputs that it spends and what the signature
 /// hashes of all its inputs have in common.
 pub struct KernelTransaction {
     transaction: Transaction,
@@ -26,7 +26,7 @@ pub struct KernelTransaction {
     taproot: Option<Taproot>,
 }
 
-/// What inputs that spend Taproot outputs need: with all spent outputs, which the kernel copies for
+/// What inputs that spend Taproot outputs need: with all spent outputs, which the library copies for
 /// every input that it verifies.
 struct Taproot {
     precomputed: PrecomputedTransactionData,
@@ -35,7 +35,7 @@ struct Taproot {
 }
 
 /// Whether a locking script is a native witness program of version 1 and 32 bytes. With any other
-/// the kernel never looks at the flag for Taproot (`VerifyWitnessProgram` of script/interpreter.cpp
+/// the library never looks at the flag for Taproot (`VerifyWitnessProgram` of script/interpreter.cpp
 /// is the one function that does), nor at the outputs that other inputs spend.
 fn is_taproot(script_pubkey: &[u8]) -> bool {
     matches!(script_pubkey, [0x51, 0x20, program @ ..] if program.len() == 32)
@@ -49,7 +49,7 @@ enum Spent {
     /// Few outputs, made one by one.
     Single(Vec<TxOut>),
     /// Many, as the outputs of one transaction: made in one call, where single outputs take two
-    /// each. But the kernel hashes a transaction.
+    /// each. But the library hashes a transaction.
     Together(Transaction),
 }
 
@@ -115,6 +115,7 @@ impl ScriptVerifier for KernelVerifier {
         }
         let inputs: Vec<bool> = spent.iter().map(|output| is_taproot(output.script_pubkey)).collect();
         let spent = Spent::new(spent).map_err(verifier_error)?;
+        // Without spent outputs it costs less to make, and to verify with.
         let plain = if inputs.iter().all(|&taproot| taproot) {
             None
         } else {
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(check(VALUE, &[0x6a], 1, ALL), Err(VerifyError::Invalid));
     }
 
-    /// What the kernel says with all spent outputs and all flags, for every input.
+    /// What the library says with all spent outputs and all flags, for every input.
     fn reference(transaction: &[u8], spent: &[SpentOutput<'_>], input: usize, flags: ScriptFlags) -> bool {
         let transaction = Transaction::new(transaction).unwrap();
         let all = Spent::new(spent).unwrap();

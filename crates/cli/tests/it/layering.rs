@@ -190,7 +190,6 @@ fn parts_for_others_need_no_c_compiler() {
 fn the_command_has_no_peers() {
     let peers = [
         "rayon",
-        "chili",
         "crossbeam-channel",
         "parking_lot",
         "blockmill-bench",

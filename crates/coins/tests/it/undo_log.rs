@@ -3,7 +3,7 @@
 use crate::common::{Rng, without_hanging};
 use blockmill_block::undo::UndoRecordError;
 use blockmill_block::{BlockHash, BlockUndo, CoinRef, Magic};
-use blockmill_coins::undo_log::{BUFFER_BYTES, LockKind, SectionLock, StandardLock};
+use blockmill_coins::undo_log::BUFFER_BYTES;
 use blockmill_coins::{UndoLog, UndoLogError, UndoPosition};
 use proptest::prelude::*;
 use std::fs::File;
@@ -43,7 +43,7 @@ fn set_length(path: &Path, length: u64) {
 }
 
 /// Appends records of many lengths. One thread of five syncs now and then.
-fn append_many<K: LockKind>(log: &UndoLog<K>, thread: usize) -> Vec<(UndoPosition, Vec<u8>)> {
+fn append_many(log: &UndoLog, thread: usize) -> Vec<(UndoPosition, Vec<u8>)> {
     const RECORDS: usize = 60;
     const LENGTHS: [usize; 7] = [0, 1, 40, 1_000, 9_000, 60_000, 300_000];
     let mut rng = Rng::new(thread as u64);
@@ -68,10 +68,10 @@ fn append_many<K: LockKind>(log: &UndoLog<K>, thread: usize) -> Vec<(UndoPositio
     appended
 }
 
-fn check_many_writers<K: LockKind>() {
+fn check_many_writers() {
     const THREADS: usize = 16;
     let (_directory, path) = scratch();
-    let log = UndoLog::<K>::open_with_lock(&path, 0).unwrap();
+    let log = UndoLog::open(&path, 0).unwrap();
     let mut all: Vec<_> = thread::scope(|scope| {
         let log = &log;
         let writers: Vec<_> = (0..THREADS)
@@ -95,13 +95,8 @@ fn check_many_writers<K: LockKind>() {
 }
 
 #[test]
-fn many_writers_in_a_critical_section() {
-    without_hanging(check_many_writers::<SectionLock>);
-}
-
-#[test]
-fn many_writers_under_a_mutex_of_std() {
-    without_hanging(check_many_writers::<StandardLock>);
+fn many_writers_at_once() {
+    without_hanging(check_many_writers);
 }
 
 #[test]

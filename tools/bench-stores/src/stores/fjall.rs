@@ -1,7 +1,6 @@
 //! fjall: a log-structured merge tree with a journal, in Rust.
 //!
 //! As its makers advise, and as point reads of a large set want it:
-//! - sorted tables ingested for the load;
 //! - bloom filters on all levels, ten bits a key: absent outpoints are asked for;
 //! - index and filters whole in memory, outside of the cache, on all levels: some 2 bytes a coin.
 //!   By default only the upper levels have that. Below them each read of a large set took blocks of
@@ -13,16 +12,21 @@
 //!
 //! Files are read through the page cache.
 
-use super::common::{
-    Contestant, NO_CHANGES, Purpose, Settings, TIP_KEY, backend, decode_entry, decode_tip, tip_bytes, visit_encoded,
-    wait_for_rest,
-};
+use super::common::{Contestant, Settings, backend, decode_entry, decode_tip, tip_bytes, visit_encoded};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::store::{KEY_LENGTH, decode_coin, outpoint_key};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};
 use fjall::config::{CompressionPolicy, PartitioningPolicy, PinningPolicy};
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 use std::path::Path;
+use std::time::Duration;
+
+/// The key of the tip, above all keys of coins.
+const TIP_KEY: [u8; KEY_LENGTH + 1] = [0xff; KEY_LENGTH + 1];
+
+/// Nothing must go on in the background at so many looks in a row, so far apart.
+const IDLE_LOOKS: u32 = 10;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// Large enough for a flush of a million changes.
 const MEMTABLE_BYTES: u64 = 64 << 20;
@@ -30,7 +34,6 @@ const MEMTABLE_BYTES: u64 = 64 << 20;
 pub(super) struct Fjall {
     database: Database,
     coins: Keyspace,
-    purpose: Purpose,
 }
 
 impl Fjall {
@@ -49,35 +52,7 @@ impl Fjall {
                 .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
         };
         let coins = database.keyspace("coins", options).map_err(backend)?;
-        Ok(Self {
-            database,
-            coins,
-            purpose: settings.purpose,
-        })
-    }
-
-    fn write_batch(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
-        visit_encoded(changes, |key, value| {
-            match value {
-                Some(value) => batch.insert(&self.coins, *key, value),
-                None => batch.remove(&self.coins, *key),
-            }
-            Ok(())
-        })?;
-        batch.insert(&self.coins, TIP_KEY, tip_bytes(tip));
-        batch.commit().map_err(backend)
-    }
-
-    /// Writes a sorted table.
-    fn write_table(&self, changes: &dyn Changes) -> Result<(), StoreError> {
-        let mut table = self.coins.start_ingestion().map_err(backend)?;
-        visit_encoded(changes, |key, value| match value {
-            Some(value) => table.write(*key, value),
-            None => table.write_tombstone(*key),
-        })
-        .map_err(backend)?;
-        table.finish().map_err(backend)
+        Ok(Self { database, coins })
     }
 }
 
@@ -93,18 +68,22 @@ impl CoinStore for Fjall {
     }
 
     fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
-        if self.purpose == Purpose::Load {
-            // Tables of a load must not overlap, so the tip follows; a load that is cut short
-            // begins again.
-            self.write_table(changes)?;
-            return self.write_batch(&NO_CHANGES, tip);
-        }
-        self.write_batch(changes, tip)
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
+        visit_encoded(changes, |key, value| {
+            match value {
+                Some(value) => batch.insert(&self.coins, *key, value),
+                None => batch.remove(&self.coins, *key),
+            }
+            Ok::<_, StoreError>(())
+        })?;
+        batch.insert(&self.coins, TIP_KEY, tip_bytes(tip));
+        batch.commit().map_err(backend)
     }
 
     fn coins(&self) -> Result<CoinIterator, StoreError> {
         let snapshot = self.database.snapshot();
         let entries = snapshot.iter(&self.coins).filter_map(|entry| match entry.into_inner() {
+            // The tip is no coin.
             Ok((key, value)) => (key.len() == KEY_LENGTH).then(|| decode_entry(&key, &value)),
             Err(error) => Some(Err(backend(error))),
         });
@@ -117,7 +96,13 @@ impl CoinStore for Fjall {
 }
 
 impl Contestant for Fjall {
-    fn settle(&self) -> Result<(), StoreError> {
-        wait_for_rest(|| Ok(self.database.active_compactions() > 0 || self.database.outstanding_flushes() > 0))
+    fn wait_until_idle(&self) -> Result<(), StoreError> {
+        let mut idle = 0;
+        while idle < IDLE_LOOKS {
+            let is_busy = self.database.active_compactions() > 0 || self.database.outstanding_flushes() > 0;
+            idle = if is_busy { 0 } else { idle + 1 };
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        Ok(())
     }
 }

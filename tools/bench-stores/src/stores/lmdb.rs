@@ -4,20 +4,22 @@
 //! for the sorted load, `MDB_NORDAHEAD` since a full set is larger than memory, a map that is large
 //! enough beforehand, one read transaction for a batch of reads. It has no cache of its own.
 
-use super::common::{
-    Contestant, Purpose, Settings, backend, decode_entry, decode_tip, iterate_in_thread, tip_bytes, visit_encoded,
-};
+use super::common::{Contestant, Settings, backend, decode_entry, decode_tip, tip_bytes, visit_encoded};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::store::{decode_coin, outpoint_key};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, StoreError, Tip};
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, PutFlags, WithoutTls};
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
 
 /// Address space set aside for each coin: pages half full, and free ones of many large commits. The
 /// file grows only as far as it is used.
 const MAP_BYTES_PER_COIN: u64 = 1 << 10;
 const MAP_BYTES_MIN: u64 = 1 << 30;
+
+/// Entries of an iterator come in parts of this many.
+const PART_ENTRIES: usize = 1024;
 
 type Table = Database<Bytes, Bytes>;
 
@@ -48,13 +50,15 @@ impl Lmdb {
                 .create_database(&mut transaction, Some(name))
                 .map_err(backend)
         };
-        let (coins, values) = (table("coins")?, table("values")?);
+        let (coins, values): (Table, Table) = (table("coins")?, table("values")?);
+        // A load begins with an empty store, and its commits come in the order of keys.
+        let append = coins.is_empty(&transaction).map_err(backend)?;
         transaction.commit().map_err(backend)?;
         Ok(Self {
             environment,
             coins,
             values,
-            append: settings.purpose == Purpose::Load,
+            append,
         })
     }
 }
@@ -100,32 +104,34 @@ impl CoinStore for Lmdb {
     }
 
     fn coins(&self) -> Result<CoinIterator, StoreError> {
+        // An iterator borrows from its transaction, so a thread has both.
         let (environment, coins) = (self.environment.clone(), self.coins);
-        iterate_in_thread(move |ready, give| {
-            let transaction = match environment.read_txn() {
-                Ok(transaction) => transaction,
-                Err(error) => {
-                    ready();
-                    give(Err(backend(error)));
-                    return;
-                }
-            };
-            let entries = coins.iter(&transaction);
-            ready();
-            match entries {
-                Ok(entries) => {
-                    for entry in entries {
-                        let entry = entry.map_err(backend);
-                        if !give(entry.and_then(|(key, value)| decode_entry(key, value))) {
-                            return;
-                        }
+        let (begun, has_begun) = sync_channel(1);
+        let (sender, receiver) = sync_channel(4);
+        std::thread::spawn(move || {
+            let transaction = environment.read_txn();
+            // The set is that of this moment, whatever is committed from now on.
+            begun.send(()).unwrap_or(());
+            let all = || -> Result<(), heed::Error> {
+                let transaction = transaction?;
+                let mut part = Vec::with_capacity(PART_ENTRIES);
+                for entry in coins.iter(&transaction)? {
+                    let (key, value) = entry?;
+                    part.push(decode_entry(key, value));
+                    // Nobody takes entries any more.
+                    if part.len() == PART_ENTRIES && sender.send(std::mem::take(&mut part)).is_err() {
+                        return Ok(());
                     }
                 }
-                Err(error) => {
-                    give(Err(backend(error)));
-                }
+                sender.send(part).unwrap_or(());
+                Ok(())
+            };
+            if let Err(error) = all() {
+                sender.send(vec![Err(backend(error))]).unwrap_or(());
             }
-        })
+        });
+        has_begun.recv().map_err(backend)?;
+        Ok(Box::new(receiver.into_iter().flatten()))
     }
 
     fn disk_size(&self) -> Result<u64, StoreError> {

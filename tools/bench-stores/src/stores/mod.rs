@@ -2,19 +2,15 @@
 
 mod common;
 mod fjall;
-#[cfg(feature = "leveldb")]
-mod leveldb;
 mod lmdb;
 mod redb;
-#[cfg(feature = "rocksdb")]
-mod rocks;
 
 use blockmill_coins::StoreError;
 use blockmill_pool::Helpers;
 use blockmill_store_log::{LogOptions, LogStore};
 use clap::ValueEnum;
 use common::backend;
-pub(crate) use common::{Contestant, Purpose, Settings};
+pub(crate) use common::{Contestant, Settings};
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
@@ -32,15 +28,6 @@ pub(crate) enum Kind {
     Lmdb,
     /// fjall; a flush is a batch of its journal.
     Fjall,
-    /// LevelDB with the options of Bitcoin Core.
-    #[cfg(feature = "leveldb")]
-    Leveldb,
-    /// RocksDB; a flush is a batch of its log.
-    #[cfg(feature = "rocksdb")]
-    Rocksdb,
-    /// RocksDB; a flush is a sorted table, without the log.
-    #[cfg(feature = "rocksdb")]
-    RocksdbIngest,
 }
 
 impl Kind {
@@ -69,12 +56,6 @@ impl Kind {
             Self::Redb => Box::new(redb::Redb::open(directory, settings)?),
             Self::Lmdb => Box::new(lmdb::Lmdb::open(directory, settings)?),
             Self::Fjall => Box::new(fjall::Fjall::open(directory, settings)?),
-            #[cfg(feature = "leveldb")]
-            Self::Leveldb => Box::new(leveldb::LevelDb::open(directory, settings)?),
-            #[cfg(feature = "rocksdb")]
-            Self::Rocksdb => Box::new(rocks::Rocks::open(directory, settings, false)?),
-            #[cfg(feature = "rocksdb")]
-            Self::RocksdbIngest => Box::new(rocks::Rocks::open(directory, settings, true)?),
         })
     }
 }
@@ -108,9 +89,8 @@ mod tests {
     /// The contract of our own stores, after a load and after a restart.
     fn check(kind: Kind) {
         let directory = tempfile::tempdir().unwrap();
-        let open = |purpose| {
+        let open = || {
             let settings = Settings {
-                purpose,
                 cache_bytes: 1 << 20,
                 coins_max: 1000,
             };
@@ -124,7 +104,7 @@ mod tests {
             .map(|number| (outpoint(number), Some(coin(number))))
             .into();
         changes.sort_by_key(|change| change.0);
-        let store = open(Purpose::Load);
+        let store = open();
         assert_eq!(store.tip().unwrap(), None);
         let (lower, upper) = changes.split_at(3);
         store.commit(&lower, &tip(1)).unwrap();
@@ -132,7 +112,7 @@ mod tests {
         assert_eq!(store.tip().unwrap(), Some(tip(2)));
         drop(store);
 
-        let store = open(Purpose::Use);
+        let store = open();
         assert_eq!(store.tip().unwrap(), Some(tip(2)));
         let mut found = Vec::new();
         store
@@ -149,11 +129,11 @@ mod tests {
         store.commit(&later, &tip(3)).unwrap();
         let seen: Vec<_> = snapshot.map(|entry| entry.unwrap().0).collect();
         assert_eq!(seen, changes.iter().map(|change| change.0).collect::<Vec<_>>());
-        store.settle().unwrap();
+        store.wait_until_idle().unwrap();
         assert!(store.disk_size().unwrap() > 0);
         drop(store);
 
-        let store = open(Purpose::Use);
+        let store = open();
         assert_eq!(store.tip().unwrap(), Some(tip(3)));
         assert_eq!(store.get(&outpoint(256)).unwrap(), None);
         assert_eq!(store.get(&outpoint(4)).unwrap(), Some(coin(4)));
@@ -180,18 +160,5 @@ mod tests {
     #[test]
     fn fjall() {
         check(Kind::Fjall);
-    }
-
-    #[cfg(feature = "leveldb")]
-    #[test]
-    fn leveldb() {
-        check(Kind::Leveldb);
-    }
-
-    #[cfg(feature = "rocksdb")]
-    #[test]
-    fn rocksdb() {
-        check(Kind::Rocksdb);
-        check(Kind::RocksdbIngest);
     }
 }

@@ -36,6 +36,7 @@ impl Redb {
     fn write(&self, work: impl FnOnce(&mut Tables<'_>) -> Result<(), redb::Error>) -> Result<(), StoreError> {
         let write = || -> Result<(), redb::Error> {
             let mut transaction = self.database.begin_write()?;
+            // Without it an opening after a kill walks the whole file.
             transaction.set_quick_repair(true);
             work(&mut Tables {
                 coins: transaction.open_table(COINS)?,

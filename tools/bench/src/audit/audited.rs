@@ -29,6 +29,7 @@ impl Audited {
             signatures,
         };
         let data = this.site.path("data");
+        // It leaves the set to dump and the undo data.
         this.connect(1).run(&this.site.blocks(), &data)?;
         let dump: [&OsStr; 6] = [
             "snapshot".as_ref(),
@@ -39,6 +40,7 @@ impl Audited {
             &this.snapshot().into_os_string(),
         ];
         call(&this.program, &dump)?;
+        // A daemon has written undo files itself.
         if this.site.daemon.is_none() {
             this.write_core_folder(&data)?;
         }

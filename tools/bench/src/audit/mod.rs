@@ -22,6 +22,7 @@ pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report
     let mut report = Report::new(AUDIT, title, &options.command());
     let cores = report.machine.cores;
     let mut threads = vec![1, cores];
+    // On one core they are the same.
     threads.dedup();
     let utxo = options.size((110, 600, 900), (120, 60_000, 100_000), (600, 3_000_000, 8_000_000));
     let mixed = options.size((110, 60), (130, 8_000), (600, 200_000));

@@ -1,19 +1,18 @@
-//! All operations of a coins cache on its map, one kind after the other; and how a map grows.
+//! The operations of a coins cache on its map, one kind after the other; and how a map grows.
 
 use super::coins::{Batch, Numbers, outpoint};
 use super::maps::{Map, Tally};
 use blockmill_block::OutPoint;
 use blockmill_harness::coins::value;
 use blockmill_harness::{Failure, Run, same, status_bytes, thread_cpu_seconds, timed};
-use std::collections::BTreeMap;
 use std::hint::black_box;
 
 /// Coins of a block: the operations between two readings of the clock.
-pub(super) const BLOCK: u64 = 5000;
+const BLOCK: u64 = 5000;
 
-/// Coins that a block of the mixed operations spends, and that it makes.
+/// Coins that a block of the mixed operations spends, and that it creates.
 const SPENT: u64 = 2500;
-const MADE: u64 = 3000;
+const CREATED: u64 = 3000;
 
 /// One spent coin in this many is of any age. The others are among the youngest.
 const OLD_ONE_OF: u64 = 5;
@@ -21,191 +20,167 @@ const OLD_ONE_OF: u64 = 5;
 /// One coin in this many counts as one of the youngest.
 const YOUNG_PART: u64 = 100;
 
-/// The operations, in the order in which they run.
-pub(super) const INSERT: &str = "insert";
-pub(super) const FIND: &str = "find, one by one";
-pub(super) const FIND_ABSENT: &str = "find, one by one, absent";
-pub(super) const FIND_MANY: &str = "find, 5,000 at a time";
-pub(super) const ITERATE: &str = "iterate";
-pub(super) const MIX: &str = "as in block connection";
-pub(super) const ERASE: &str = "erase";
-
-pub(super) const OPERATIONS: [&str; 7] = [INSERT, FIND, FIND_ABSENT, FIND_MANY, ITERATE, MIX, ERASE];
-
-/// The runs of the operations, by name.
-pub(super) type Phases = BTreeMap<String, Run>;
-
-/// Adds the time of `count` operations.
-fn time<R>(phase: &mut Run, count: u64, work: impl FnOnce() -> R) -> R {
-    let (result, run) = timed(count, work);
-    phase.add(&run);
-    result
-}
+/// The figures: nanoseconds of an operation.
+pub(super) const INSERT: &str = "insert_ns";
+pub(super) const FIND: &str = "find_ns";
+pub(super) const FIND_MANY: &str = "find_many_ns";
+pub(super) const CONNECT: &str = "connect_ns";
+pub(super) const ERASE: &str = "erase_ns";
 
 /// Checks the content of a map.
-pub(super) fn expect(operation: &str, found: Tally, wanted: Tally) -> Result<(), Failure> {
+fn expect(operation: &str, found: Tally, wanted: Tally) -> Result<(), Failure> {
     same(operation, "coins and the sum of their amounts", found, wanted)
 }
 
 fn tally(numbers: impl IntoIterator<Item = u64>) -> Tally {
-    let mut tally = Tally::default();
-    numbers.into_iter().for_each(|number| tally.add(Some(value(number))));
-    tally
+    Tally::of(numbers.into_iter().map(|number| Some(value(number))))
+}
+
+/// Outpoints to look for, and what must be found.
+#[derive(Default)]
+struct Wanted {
+    outpoints: Vec<OutPoint>,
+    tally: Tally,
+}
+
+impl Wanted {
+    fn add(&mut self, number: u64) {
+        self.outpoints.push(outpoint(number));
+        self.tally.add(Some(value(number)));
+    }
+}
+
+/// A map under measurement.
+struct Measured<M> {
+    map: M,
+    all: Run,
+    /// Numbers of the coins in the map.
+    live: Vec<u32>,
+    numbers: Numbers,
 }
 
 /// Runs all operations on a map with `coins` coins. Finds and erasures are a quarter as many.
-pub(super) fn run<M: Map>(coins: u64) -> Result<Phases, Failure> {
-    // Allocated before memory is measured.
-    let mut live: Vec<u32> = (0..coins as u32).collect();
-    live.reserve(coins as usize / 4);
-    let mut numbers = Numbers(coins);
-    let mut phases = Phases::new();
-    let mut add = |name: &str, run: Run| phases.insert(name.to_owned(), run);
-    let (mut map, insert) = fill::<M>(coins)?;
-    add(INSERT, insert);
+pub(super) fn run<M: Map>(coins: u64) -> Result<Run, Failure> {
+    let mut measured = Measured {
+        map: M::default(),
+        all: Run::default(),
+        // Allocated before memory is measured.
+        live: Vec::with_capacity(coins as usize * 5 / 4),
+        numbers: Numbers(coins),
+    };
+    measured.live.extend(0..coins as u32);
+    measured.insert(coins)?;
     let finds = (coins / 4).max(BLOCK);
-    add(
-        FIND,
-        find(&mut map, FIND, finds, |_| numbers.below(coins), M::find_each)?,
-    );
-    let absent = |number| coins * 2 + number;
-    add(FIND_ABSENT, find(&mut map, FIND_ABSENT, finds, absent, M::find_each)?);
-    add(
-        FIND_MANY,
-        find(&mut map, FIND_MANY, finds, |_| numbers.below(coins), M::find_many)?,
-    );
-    let (all, iterate) = timed(coins, || map.all());
-    expect(ITERATE, all, tally(0..coins))?;
-    add(ITERATE, iterate);
-    add(MIX, mix(&mut map, &mut live, coins, &mut numbers)?);
-    add(ERASE, erase(&mut map, live, finds, &mut numbers)?);
-    Ok(phases)
+    measured.find(FIND, finds, M::find_each)?;
+    measured.find(FIND_MANY, finds, M::find_many)?;
+    measured.connect(coins)?;
+    measured.erase(finds)?;
+    Ok(measured.all)
 }
 
-fn fill<M: Map>(coins: u64) -> Result<(M, Run), Failure> {
-    let mut batch = Batch::default();
-    batch.fill(0..BLOCK);
-    let resident = status_bytes("VmRSS");
-    let mut map = M::default();
-    let mut insert = Run::default();
-    for start in (0..coins).step_by(BLOCK as usize) {
-        let end = (start + BLOCK).min(coins);
-        // Coins are made between two measurements.
-        batch.fill(start..end);
-        time(&mut insert, end - start, || {
-            batch.coins().for_each(|(outpoint, coin)| map.insert(outpoint, coin));
-        });
+impl<M: Map> Measured<M> {
+    /// Adds the runs of an operation.
+    fn add(&mut self, operation: &str, run: &Run) {
+        self.all.add(run);
+        let each = run.seconds * 1e9 / run.count as f64;
+        self.all.figures.insert(operation.to_owned(), each);
     }
-    // The process did nothing else before, so its peak is that of the map.
-    let peak = status_bytes("VmHWM").saturating_sub(resident);
-    let each = |bytes: u64| bytes as f64 / coins as f64;
-    let accounted = map.bytes().map(|bytes| each(bytes as u64));
-    expect(INSERT, map.all(), tally(0..coins))?;
-    Ok((
-        map,
-        insert
-            .with("bytes_each", each(peak))
-            .with("accounted_bytes_each", accounted),
-    ))
-}
 
-/// Finds the coins of the numbers that `choose` gives. Numbers above the map's coins are absent.
-fn find<M: Map>(
-    map: &mut M,
-    operation: &str,
-    count: u64,
-    mut choose: impl FnMut(u64) -> u64,
-    find: impl Fn(&mut M, &[OutPoint]) -> Tally,
-) -> Result<Run, Failure> {
-    let mut phase = Run::default();
-    let present = map.len() as u64;
-    let mut outpoints = Vec::new();
-    let (mut wanted, mut found) = (Tally::default(), Tally::default());
-    for block in 0..count / BLOCK {
-        outpoints.clear();
-        for number in 0..BLOCK {
-            let number = choose(block * BLOCK + number);
-            outpoints.push(outpoint(number));
-            wanted.add((number < present).then(|| value(number)));
-        }
-        found.merge(time(&mut phase, BLOCK, || find(map, &outpoints)));
+    /// Checks the whole content of the map.
+    fn check(&self, operation: &str) -> Result<(), Failure> {
+        let live = self.live.iter().map(|&number| u64::from(number));
+        expect(operation, self.map.all(), tally(live))
     }
-    expect(operation, found, wanted)?;
-    Ok(phase)
-}
 
-/// Runs blocks that spend coins, mostly young ones, and make others.
-fn mix<M: Map>(map: &mut M, live: &mut Vec<u32>, coins: u64, numbers: &mut Numbers) -> Result<Run, Failure> {
-    let mut phase = Run::default();
-    let mut batch = Batch::default();
-    let mut outpoints = Vec::new();
-    let mut next = coins;
-    for _ in 0..(coins / 20_000).max(2) {
-        outpoints.clear();
-        let mut wanted = Tally::default();
-        for _ in 0..SPENT {
-            let end = live.len() as u64;
-            let old = numbers.below(OLD_ONE_OF) == 0;
-            let young = (end / YOUNG_PART).max(1);
-            let index = if old {
-                numbers.below(end)
-            } else {
-                end - 1 - numbers.below(young)
-            };
-            // The youngest coin takes the free index.
-            let number = u64::from(live.swap_remove(index as usize));
-            outpoints.push(outpoint(number));
-            wanted.add(Some(value(number)));
+    fn insert(&mut self, coins: u64) -> Result<(), Failure> {
+        let mut batch = Batch::default();
+        batch.fill(0..BLOCK);
+        let resident = status_bytes("VmRSS");
+        let mut insert = Run::default();
+        for start in (0..coins).step_by(BLOCK as usize) {
+            // Coins are made between two measurements.
+            batch.fill(start..(start + BLOCK).min(coins));
+            let map = &mut self.map;
+            let insertion = || batch.coins().for_each(|(outpoint, coin)| map.insert(outpoint, coin));
+            insert.add(&timed(BLOCK.min(coins - start), insertion).1);
         }
-        batch.fill(next..next + MADE);
-        live.extend((next..next + MADE).map(|number| number as u32));
-        next += MADE;
-        let found = time(&mut phase, SPENT + MADE, || {
-            let mut tally = Tally::default();
-            for outpoint in &outpoints {
-                let coin = black_box(map.take(outpoint));
-                tally.add(coin.map(|coin| coin.value));
+        // The process did nothing else before, so its peak is that of the map.
+        let peak = status_bytes("VmHWM").saturating_sub(resident);
+        self.all = Run::default().with("bytes_each", peak as f64 / coins as f64);
+        self.add(INSERT, &insert);
+        self.check(INSERT)
+    }
+
+    fn find(&mut self, operation: &str, count: u64, find: fn(&mut M, &[OutPoint]) -> Tally) -> Result<(), Failure> {
+        let mut all = Run::default();
+        for _ in 0..count / BLOCK {
+            let mut wanted = Wanted::default();
+            (0..BLOCK).for_each(|_| wanted.add(self.numbers.below(self.live.len() as u64)));
+            let (found, run) = timed(BLOCK, || find(&mut self.map, &wanted.outpoints));
+            expect(operation, found, wanted.tally)?;
+            all.add(&run);
+        }
+        self.add(operation, &all);
+        Ok(())
+    }
+
+    /// Runs blocks that spend coins, mostly young ones, and create others.
+    fn connect(&mut self, coins: u64) -> Result<(), Failure> {
+        let mut all = Run::default();
+        let mut batch = Batch::default();
+        let mut next = coins;
+        for _ in 0..(coins / 20_000).max(2) {
+            let mut wanted = Wanted::default();
+            for _ in 0..SPENT {
+                let end = self.live.len() as u64;
+                let index = match self.numbers.below(OLD_ONE_OF) {
+                    0 => self.numbers.below(end),
+                    _ => end - 1 - self.numbers.below((end / YOUNG_PART).max(1)),
+                };
+                // The youngest coin takes the free index.
+                wanted.add(self.live.swap_remove(index as usize).into());
             }
-            batch.coins().for_each(|(outpoint, coin)| map.insert(outpoint, coin));
-            tally
-        });
-        expect(MIX, found, wanted)?;
-    }
-    expect(MIX, map.all(), tally(live.iter().map(|&number| u64::from(number))))?;
-    Ok(phase)
-}
-
-/// Erases live coins in random order.
-fn erase<M: Map>(map: &mut M, mut live: Vec<u32>, count: u64, numbers: &mut Numbers) -> Result<Run, Failure> {
-    let mut phase = Run::default();
-    let mut outpoints = Vec::new();
-    for _ in 0..count / BLOCK {
-        outpoints.clear();
-        let mut wanted = Tally::default();
-        for _ in 0..BLOCK.min(live.len() as u64) {
-            let index = numbers.below(live.len() as u64) as usize;
-            let number = u64::from(live.swap_remove(index));
-            outpoints.push(outpoint(number));
-            wanted.add(Some(value(number)));
+            batch.fill(next..next + CREATED);
+            self.live.extend((next..next + CREATED).map(|number| number as u32));
+            next += CREATED;
+            let map = &mut self.map;
+            let (found, run) = timed(SPENT + CREATED, || {
+                let mut take = |outpoint| black_box(map.take(outpoint)).map(|coin| coin.value);
+                let found = Tally::of(wanted.outpoints.iter().map(&mut take));
+                batch.coins().for_each(|(outpoint, coin)| map.insert(outpoint, coin));
+                found
+            });
+            expect(CONNECT, found, wanted.tally)?;
+            all.add(&run);
         }
-        let found = time(&mut phase, outpoints.len() as u64, || {
-            let mut tally = Tally::default();
-            for outpoint in &outpoints {
-                tally.add(map.erase(outpoint));
-            }
-            tally
-        });
-        expect(ERASE, found, wanted)?;
+        self.add(CONNECT, &all);
+        self.check(CONNECT)
     }
-    expect(ERASE, map.all(), tally(live.iter().map(|&number| u64::from(number))))?;
-    Ok(phase)
+
+    /// Erases live coins in random order.
+    fn erase(&mut self, count: u64) -> Result<(), Failure> {
+        let mut all = Run::default();
+        for _ in 0..count / BLOCK {
+            let mut wanted = Wanted::default();
+            for _ in 0..BLOCK.min(self.live.len() as u64) {
+                let index = self.numbers.below(self.live.len() as u64);
+                wanted.add(self.live.swap_remove(index as usize).into());
+            }
+            let map = &mut self.map;
+            let erasure = || Tally::of(wanted.outpoints.iter().map(|outpoint| map.erase(outpoint)));
+            let (found, run) = timed(wanted.outpoints.len() as u64, erasure);
+            expect(ERASE, found, wanted.tally)?;
+            all.add(&run);
+        }
+        self.add(ERASE, &all);
+        self.check(ERASE)
+    }
 }
 
 /// The insertions while a map grew, in CPU seconds of their thread, the clock included.
 #[derive(Default)]
 struct Growth {
     longest: f64,
-    over_1_ms: u32,
     all: f64,
 }
 
@@ -215,7 +190,6 @@ impl Growth {
         work();
         let took = thread_cpu_seconds() - before;
         self.longest = self.longest.max(took);
-        self.over_1_ms += u32::from(took > 1e-3);
         self.all += took;
     }
 
@@ -227,7 +201,6 @@ impl Growth {
             ..Run::default()
         };
         run.with("longest_us", self.longest * 1e6)
-            .with("over_1_ms", f64::from(self.over_1_ms))
     }
 }
 
@@ -251,6 +224,7 @@ pub(super) fn touch_pages(coins: u64) -> Run {
             memory[offset] = value as u8;
         });
     }
+    // So that no write is optimised away.
     black_box(memory);
     growth.run(coins)
 }

@@ -70,10 +70,12 @@ impl Daemon {
         let mut command = Command::new(&self.program);
         command
             .args(["-regtest", "-server=0", "-listen=0", "-connect=0", "-dnsseed=0"])
+            // On regtest the default is to check the whole index after every block.
             .args(["-printtoconsole=0", "-persistmempool=0", "-checkblockindex=0"])
             .arg(format!("-datadir={}", self.data.path().display()))
             .arg(format!("-dbcache={cache_mib}"))
             .arg(format!("-par={threads}"))
+            // It ends by itself there, so nobody has to ask how far it is.
             .arg(format!("-stopatheight={}", self.height))
             .args(more);
         let finished = finish(&mut command, "bitcoind")?;

@@ -57,6 +57,7 @@ impl Part {
     /// Opens a manager with the library's own cache size, 450 MiB.
     fn open(&self, context: &Context, data: &Path) -> Result<ChainstateManager, Failure> {
         let text = |path: &Path| path.to_str().map(str::to_owned).ok_or("the path is not UTF-8");
+        // The thread that hands over blocks is one of them.
         let workers = i32::try_from(self.threads.clamp(1, THREADS_MAX) - 1)?;
         let builder = ChainstateManagerBuilder::new(context, &text(data)?, &text(&data.join("blocks"))?)?;
         Ok(builder.worker_threads(workers).build()?)

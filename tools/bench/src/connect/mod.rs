@@ -125,6 +125,7 @@ fn chains(options: &Options) -> Vec<(ChainSpec, Vec<Table>)> {
     ];
     let small = SMALL_CACHES.map(|(name, cache_mib)| table(name, cache_mib, 1));
     chains[1].1.extend(small);
+    // Thousands of blocks take long, so only figures for documents have them.
     if runs == 5 {
         chains.insert(1, of(MIXED_SMALL, spec(Mixed, 2_000, 20_000, 0)));
         chains.push(of(UTXO_SMALL, spec(Utxo, 2_000, 20_000, 10_000)));
@@ -190,6 +191,7 @@ pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report
         ));
         for table in tables {
             let all = table.threads(cores);
+            // Without this the rows of 4 and 8 threads would make a short form long.
             let most = options.size(2, 2, usize::MAX);
             for &threads in all.iter().filter(|&&threads| threads <= most) {
                 let is_last = threads == all[all.len() - 1];
@@ -253,7 +255,7 @@ fn contenders<'a>(
         all.push(contender);
         all.push(Contender::new(&before, row(&before), move || site.connect(&earlier)).beside_ours(name));
     }
-    // Pairs of two commands are judged alone: a peer between them would only take time.
+    // Two commands run alone: a peer between them would only take time.
     if options.before.is_some() {
         return Ok(all);
     }

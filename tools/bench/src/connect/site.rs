@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Values of `--signatures`: all by libsecp256k1, or many at once.
+/// Values of `--signatures`: all by libsecp256k1, or many at once. Earlier commands, which `--before`
+/// runs, know the first by this name alone.
 pub(crate) const ONE_BY_ONE: &str = "kernel";
 pub(crate) const IN_LANES: &str = "lanes";
 
@@ -38,6 +39,7 @@ pub(crate) struct Connect<'a> {
 /// Runs a command that prints JSON in its last line.
 pub(crate) fn call(program: &Path, words: &[&OsStr]) -> Result<(Finished, Value), Failure> {
     let name = words.first().map_or("", |word| word.to_str().unwrap_or(""));
+    // Progress goes to standard error, which nobody reads here.
     let mut finished = finish(Command::new(program).args(words).stderr(Stdio::null()), name)?;
     let report: Value = finished.json(finished.lines.len().saturating_sub(1))?;
     // The command's own figure ends a little earlier, and is finer than the system's hundredths.
@@ -151,6 +153,7 @@ impl Site {
             ..
         } = &self.summary;
         same(run, "tip", tip, wanted.as_str())?;
+        // Read back by a process of its own: what is on disk counts, not what the run believes.
         let [tip, hash] = how.stored(data)?;
         same(run, "stored tip", &tip, wanted.as_str())?;
         same(run, "hash_serialized_3", &hash, hash_serialized_3.as_str())

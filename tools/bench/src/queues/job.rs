@@ -1,6 +1,7 @@
 //! The checks of a round, and their work.
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// The contenders.
@@ -8,27 +9,19 @@ pub(super) const OURS: &str = "blockmill";
 pub(super) const LOCKED: &str = "locked, batches of 128";
 pub(super) const RAYON: &str = "rayon";
 pub(super) const CHANNEL: &str = "crossbeam-channel";
-pub(super) const CHILI: &str = "chili";
 
-/// Number of group sizes before they repeat.
+/// Number of group sizes before they repeat, and the largest size.
 const GROUPS: usize = 1 << 10;
-
-/// The work of a check.
-#[derive(Clone)]
-pub(super) enum Work {
-    /// Nothing.
-    Empty,
-    /// This many steps of arithmetic.
-    Small(u32),
-}
+pub(super) const GROUP_MAX: u32 = 10;
 
 /// The data that the checks of a round read.
 pub(super) struct Job {
-    work: Work,
+    /// Steps of arithmetic in a check.
+    pub(super) steps: u32,
     /// Checks of the round.
     pub(super) checks: u32,
     /// The checks that fail.
-    failing: Option<[u32; 2]>,
+    pub(super) failing: Option<[u32; 2]>,
 }
 
 /// A check as the queues carry it.
@@ -47,23 +40,6 @@ impl Check {
 }
 
 impl Job {
-    pub(super) fn new(work: Work, checks: u32) -> Self {
-        Self {
-            work,
-            checks,
-            failing: None,
-        }
-    }
-
-    /// The same checks, except that two fail.
-    pub(super) fn failing(&self) -> Self {
-        Self {
-            work: self.work.clone(),
-            checks: self.checks,
-            failing: Some([self.checks / 3, self.checks / 2]),
-        }
-    }
-
     /// The lowest index of a check that fails.
     pub(super) fn expected(&self) -> Option<u32> {
         self.failing.map(|failing| failing[0])
@@ -72,35 +48,31 @@ impl Job {
     /// Runs a check. Returns whether it passes.
     #[inline]
     pub(super) fn run(&self, check: &Check) -> bool {
-        let passes = match &self.work {
-            Work::Empty => true,
-            Work::Small(steps) => black_steps(*steps, check.index.into()) != 1,
-        };
-        let fails = self
-            .failing
-            .is_some_and(|failing| failing.contains(&black_box(check).index));
+        // The steps never lead to 1, which the compiler does not know.
+        let passes = black_steps(self.steps, check.index.into()) != 1;
+        let fails = self.failing.is_some_and(|failing| failing.contains(&check.index));
         passes && !fails
     }
 
-    /// The sizes of the groups in which checks are added: 1 to 10, the same in each run.
-    pub(super) fn groups(&self) -> impl Iterator<Item = u32> + use<> {
-        let mut remaining = self.checks;
+    /// The groups of indices in which checks are added: 1 to 10, the same in each run.
+    pub(super) fn groups(&self) -> impl Iterator<Item = Range<u32>> + use<> {
+        let checks = self.checks;
         let mut state = 0x2545_f491_4f6c_dd1du64;
-        let sizes: Vec<u32> = (0..GROUPS)
-            .map(|_| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                1 + (state % 10) as u32
-            })
-            .collect();
-        let mut next = 0;
-        std::iter::from_fn(move || {
-            let size = sizes[next % GROUPS].min(remaining);
-            next += 1;
-            remaining -= size;
-            (size > 0).then_some(size)
-        })
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            1 + (state % u64::from(GROUP_MAX)) as u32
+        };
+        // Sizes are drawn first: a draw between two groups would be timed.
+        let sizes: Vec<u32> = (0..GROUPS).map(|_| random()).collect();
+        let mut start = 0;
+        let groups = sizes.into_iter().cycle().map(move |size| {
+            let group = start..checks.min(start + size);
+            start = group.end;
+            group
+        });
+        groups.take_while(|group| !group.is_empty())
     }
 }
 
@@ -131,6 +103,14 @@ pub(super) fn steps_that_take(time: Duration) -> u32 {
 mod tests {
     use super::*;
 
+    fn job(checks: u32, failing: Option<[u32; 2]>) -> Job {
+        Job {
+            steps: 3,
+            checks,
+            failing,
+        }
+    }
+
     #[test]
     fn a_check_has_the_stated_size() {
         assert_eq!(size_of::<Check>(), 64);
@@ -139,18 +119,20 @@ mod tests {
     #[test]
     fn groups_cover_the_checks() {
         for checks in [0, 1, 7, 5_000] {
-            let job = Job::new(Work::Empty, checks);
-            let groups: Vec<u32> = job.groups().collect();
-            assert_eq!(groups.iter().sum::<u32>(), checks);
-            assert!(groups.iter().all(|group| (1..=10).contains(group)));
+            let groups: Vec<_> = job(checks, None).groups().collect();
+            assert!(groups.iter().all(|group| (1..=10).contains(&group.len())));
+            assert_eq!(
+                groups.into_iter().flatten().collect::<Vec<_>>(),
+                (0..checks).collect::<Vec<_>>()
+            );
         }
     }
 
     #[test]
-    fn a_third_of_the_way_the_first_fails() {
-        let job = Job::new(Work::Small(3), 90);
-        assert!((0..90).all(|index| job.run(&Check::new(index))) && job.expected().is_none());
-        let failing = job.failing();
+    fn two_checks_fail() {
+        let passing = job(90, None);
+        assert!((0..90).all(|index| passing.run(&Check::new(index))) && passing.expected().is_none());
+        let failing = job(90, Some([30, 45]));
         let failed: Vec<u32> = (0..90).filter(|&index| !failing.run(&Check::new(index))).collect();
         assert_eq!((failed, failing.expected()), (vec![30, 45], Some(30)));
     }

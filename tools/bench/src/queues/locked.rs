@@ -90,6 +90,7 @@ impl Shared {
             let mut state = self.lock();
             if done > 0 {
                 state.todo -= done;
+                // The master looks for itself.
                 if state.todo == 0 && !master {
                     self.done.notify_one();
                 }
@@ -105,9 +106,11 @@ impl Shared {
                 state = condition.wait(state).unwrap_or_else(PoisonError::into_inner);
                 state.idle -= 1;
             }
+            // As in Core: a thread leaves work for the others, and takes less as the queue runs dry.
             let share = state.queue.len() / (state.total + state.idle + 1);
             done = share.clamp(1, BATCH);
             let rest = state.queue.len() - done;
+            // From the end, which moves no other check.
             taken.extend(state.queue.drain(rest..));
             let job = state.job.clone();
             drop(state);
@@ -123,10 +126,8 @@ impl Shared {
 impl Rounds for Locked {
     fn round(&self, job: &Arc<Job>) -> Option<u32> {
         self.shared.lock().job = Some(Arc::clone(job));
-        let mut next = 0;
         for group in job.groups() {
-            self.shared.add((next..next + group).map(Check::new).collect());
-            next += group;
+            self.shared.add(group.map(Check::new).collect());
         }
         self.shared.take_part(true);
         self.shared.lock().job = None;

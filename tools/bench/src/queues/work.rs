@@ -2,7 +2,7 @@
 
 use super::job::{CHANNEL, OURS, RAYON, black_steps, steps_that_take};
 use blockmill_harness::{Failure, Run, Stopwatch, same};
-use blockmill_workqueue::{Done, Handler, Help, Options, Requester, WorkQueue};
+use blockmill_workqueue::{Done, Handler, Options, Requester, WorkQueue};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,11 +44,11 @@ fn mix(number: u64) -> u64 {
 }
 
 impl Load {
-    /// Jobs that take `time`, besides the read.
+    /// Jobs that take `time`, beside the read.
     pub(super) fn new(time: Duration) -> Self {
         Self {
             memory: (0..WORDS as u64).map(mix).collect(),
-            steps: if time.is_zero() { 0 } else { steps_that_take(time) },
+            steps: steps_that_take(time),
         }
     }
 
@@ -74,14 +74,7 @@ impl Load {
 /// A run of a contender with so many workers, for so long.
 type Contender = fn(&Arc<Load>, usize, Duration) -> Result<Run, Failure>;
 
-pub(super) const QUEUES: [(&str, Contender); 4] = [
-    (OURS, |load, workers, time| ours(load, workers, time, Help::default())),
-    ("blockmill, workers only", |load, workers, time| {
-        ours(load, workers, time, Help::Never)
-    }),
-    (CHANNEL, channel),
-    (RAYON, rayon),
-];
+pub(super) const QUEUES: [(&str, Contender); 3] = [(OURS, ours), (CHANNEL, channel), (RAYON, rayon)];
 
 /// A queue: jobs come out in any order. The caller of `submit` makes sure that a slot is free.
 trait Queue {
@@ -153,11 +146,11 @@ impl Queue for Requester<Shared> {
     }
 }
 
-fn ours(load: &Arc<Load>, workers: usize, time: Duration, help: Help) -> Result<Run, Failure> {
+fn ours(load: &Arc<Load>, workers: usize, time: Duration) -> Result<Run, Failure> {
     let options = Options {
         workers: Some(workers),
         slots_per_worker: Some(SLOTS_PER_WORKER),
-        help,
+        ..Options::default()
     };
     let queue = WorkQueue::with_own_threads(Shared(Arc::clone(load)), &options)?;
     request(&mut queue.requester(), load, workers * SLOTS_PER_WORKER, time)
@@ -267,7 +260,7 @@ mod tests {
 
     #[test]
     fn wrong_results_are_noticed() {
-        let load = Load::new(Duration::ZERO);
+        let load = Load::new(Duration::from_nanos(10));
         let ask = |wrong| {
             request(
                 &mut Sloppy(&load, VecDeque::new(), wrong),

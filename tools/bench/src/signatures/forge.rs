@@ -1,9 +1,8 @@
 //! Transactions of bare legacy scripts, with valid, wrong and special signatures.
 
-use super::checks::{bytes, secret};
 use super::work::Transaction;
 use blockmill_chaingen::bitcoin::consensus::serialize;
-use blockmill_chaingen::bitcoin::hashes::Hash;
+use blockmill_chaingen::bitcoin::hashes::{Hash, sha256};
 use blockmill_chaingen::bitcoin::key::Secp256k1;
 use blockmill_chaingen::bitcoin::secp256k1::{All, Message, PublicKey, Scalar, SecretKey, ecdsa};
 use blockmill_chaingen::bitcoin::sighash::SighashCache;
@@ -44,6 +43,11 @@ pub(super) struct Signed {
 /// for the hash that `SIGHASH_ALL` signs.
 pub(super) type Unlock<'a> = dyn FnMut(&mut Forge, usize, &dyn Fn() -> [u8; 32]) -> Vec<u8> + 'a;
 
+/// 32 bytes made from a name and a number.
+fn bytes(name: &str, number: usize) -> [u8; 32] {
+    sha256::Hash::hash(format!("blockmill-bench {name} {number}").as_bytes()).to_byte_array()
+}
+
 impl Forge {
     pub(super) fn new() -> Self {
         Self {
@@ -59,7 +63,7 @@ impl Forge {
 
     /// A new secret key.
     pub(super) fn secret(&mut self) -> SecretKey {
-        secret(self.number())
+        scalar_key(bytes("key", self.number()))
     }
 
     /// The public key of a secret one.
@@ -100,6 +104,7 @@ impl Forge {
     /// generator times the hash times -1/r.
     pub(super) fn infinity(&mut self, hash: [u8; 32]) -> Signed {
         let mut two = ONE;
+        // 1 / HALF is 2.
         two[31] = 2;
         let doubled = scalar_key(hash).mul_tweak(&scalar(two)).expect("2 is not 0");
         signed(
@@ -111,6 +116,7 @@ impl Forge {
     /// A number of at most half the order of the group.
     fn low_number(&mut self) -> [u8; 32] {
         let mut number = bytes("number", self.number());
+        // Below a quarter of 2^256, and so below half of the order.
         number[0] &= 0x3f;
         number
     }

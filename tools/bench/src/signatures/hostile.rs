@@ -4,8 +4,8 @@
 //! answer.
 
 use super::forge::{Forge, Signed, push};
-use super::plan::{HOSTILE, Plan, counted, ours};
 use super::work::{Transaction, Way, Work};
+use super::{HOSTILE, Plan, counted, ours};
 use blockmill_chaingen::bitcoin::secp256k1::SecretKey;
 use blockmill_harness::{Clock, Contender, Failure, Progress, Row, Turns};
 
@@ -65,6 +65,7 @@ const SCENARIOS: [Scenario; 13] = [
 pub(super) fn rows(plan: Plan, progress: Progress<'_>) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for (name, transactions, passes, make) in SCENARIOS {
+        // Each scenario has the same keys, whatever ran before it.
         let mut forge = Forge::new();
         let work = Work {
             transactions: (0..transactions).map(|_| make(&mut forge)).collect(),
@@ -81,7 +82,7 @@ pub(super) fn rows(plan: Plan, progress: Progress<'_>) -> Result<Vec<Row>, Failu
             Contender::new("ordinary", row("ordinary"), ordinary),
             Contender::new("deferred", row("deferred"), deferring).beside_ours("ordinary"),
         ];
-        let turns = Turns::new(plan.hostile_runs).by(Clock::Cpu);
+        let turns = Turns::new(plan.runs).by(Clock::Cpu);
         rows.extend(turns.take(&format!("hostile, {name}"), contenders, progress)?);
     }
     Ok(rows)

@@ -40,7 +40,7 @@ struct ScriptId {
 pub(super) enum Way {
     /// Each one at once.
     Ordinary,
-    /// Signature checks deferred, gathered over all transactions, and settled together.
+    /// Signature checks deferred, gathered over all transactions, and resolved together.
     Deferring,
 }
 
@@ -102,8 +102,8 @@ impl Work {
         Ok(verdicts)
     }
 
-    /// The verdict of each input, by deferred runs, as in an engine. Checks are settled whenever
-    /// enough are gathered, and at the end. None for a script that was never settled.
+    /// The verdict of each input, by deferred runs, as in an engine. Checks are resolved whenever
+    /// enough are gathered, and at the end. None for a script that never was.
     fn deferring<V: ScriptVerifier>(&self, verifier: &V) -> Result<Vec<Option<bool>>, VerifyError> {
         let together = verifier.signatures_together();
         let mut verdicts = vec![None; self.inputs()];
@@ -123,14 +123,14 @@ impl Work {
                 }
                 next += 1;
                 if together > 0 && deferred.signatures() >= together {
-                    self.settle(verifier, &mut deferred, &mut verdicts)?;
+                    self.resolve(verifier, &mut deferred, &mut verdicts)?;
                 }
             }
         }
         // Scripts that ran again defer once more, so one call is not enough.
-        for _ in 0..SETTLES_MAX {
+        for _ in 0..RESOLVES_MAX {
             if deferred.scripts() > 0 {
-                self.settle(verifier, &mut deferred, &mut verdicts)?;
+                self.resolve(verifier, &mut deferred, &mut verdicts)?;
             }
         }
         Ok(verdicts)
@@ -153,7 +153,7 @@ impl Work {
         }
     }
 
-    fn settle<V: ScriptVerifier>(
+    fn resolve<V: ScriptVerifier>(
         &self,
         verifier: &V,
         deferred: &mut V::Deferred<ScriptId>,

@@ -1,4 +1,5 @@
-//! How fast checks are verified, beside libsecp256k1: `cargo run --release --example throughput`.
+//! How fast checks are verified, beside libsecp256k1: `cargo run --release --example
+//! lanes_beside_libsecp256k1`.
 
 #![allow(clippy::print_stdout, reason = "the numbers are the output")]
 
@@ -47,11 +48,13 @@ fn main() {
                 }
                 ratios.sort_by(f64::total_cmp);
                 println!(
-                    "{backend:?} {kind:?}, batches of {batch}: {:.2} us, libsecp256k1 {:.2} us, ratio {:.2} (median of turns {:.2})",
+                    "{backend:?} {kind:?}, batches of {batch}: {:.2} us, libsecp256k1 {:.2} us, ratio {:.2} (turns: median {:.2}, {:.2} to {:.2})",
                     ours * 1e6 / 256.0,
                     theirs * 1e6 / 256.0,
                     theirs / ours,
                     ratios[ratios.len() / 2],
+                    ratios[0],
+                    ratios[ratios.len() - 1],
                 );
             }
         }

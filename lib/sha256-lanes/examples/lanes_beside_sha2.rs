@@ -1,5 +1,5 @@
 //! How fast messages and merkle pairs are hashed, beside the crate `sha2` alone: `cargo run
-//! --release --example throughput`.
+//! --release --example lanes_beside_sha2`.
 
 #![allow(clippy::print_stdout, reason = "the numbers are the output")]
 
@@ -22,6 +22,12 @@ fn reference(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(Sha256::digest(bytes)).into()
 }
 
+/// A hasher of each backend that this machine has.
+fn hashers() -> impl Iterator<Item = Hasher> {
+    let available = Backend::ALL.into_iter().filter(|backend| backend.is_available());
+    available.map(Hasher::with_backend)
+}
+
 fn main() {
     let nodes: Vec<[u8; 32]> = (0..4096u32).map(|number| reference(&number.to_le_bytes())).collect();
     let halved: Vec<_> = nodes.chunks(2).map(|pair| reference(&pair.concat())).collect();
@@ -31,11 +37,7 @@ fn main() {
         assert_eq!(found, halved);
     });
     println!("merkle pairs: sha2 {:.1} ns", pair(theirs));
-    for hasher in Backend::ALL
-        .into_iter()
-        .filter(|backend| backend.is_available())
-        .map(Hasher::with_backend)
-    {
+    for hasher in hashers() {
         let ours = least(|| {
             let mut nodes = nodes.clone();
             hasher.halve(&mut nodes);
@@ -65,11 +67,7 @@ fn main() {
             length + 96,
             rate(theirs)
         );
-        for hasher in Backend::ALL
-            .into_iter()
-            .filter(|backend| backend.is_available())
-            .map(Hasher::with_backend)
-        {
+        for hasher in hashers() {
             let ours = least(|| {
                 hasher.double(messages.iter().map(|bytes| Message::new(bytes)), |number, digest| {
                     assert_eq!(digest, digests[number]);
