@@ -67,7 +67,7 @@ fn counted(verifier: &CoreVerifier, run: impl FnOnce() -> Result<Run, Failure>) 
     let after = verifier.signature_counts();
     Ok(run
         .with("in_lanes", (after.lanes - before.lanes) as f64)
-        .with("ordinary", (after.kernel - before.kernel) as f64)
+        .with("ordinary", (after.libsecp256k1 - before.libsecp256k1) as f64)
         .with("again", (after.again - before.again) as f64)
         .with("cannot_tell", (after.cannot_tell - before.cannot_tell) as f64))
 }

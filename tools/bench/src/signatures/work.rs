@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Most calls of `verify_deferred`: one for the scripts, one for those that ran again, and one to
 /// detect a fault.
-const SETTLES_MAX: usize = 3;
+const RUNS_MAX: usize = 3;
 
 /// A transaction, and which of its inputs to check.
 #[derive(Debug, Clone)]
@@ -128,7 +128,7 @@ impl Work {
             }
         }
         // Scripts that ran again defer once more, so one call is not enough.
-        for _ in 0..RESOLVES_MAX {
+        for _ in 0..RUNS_MAX {
             if deferred.scripts() > 0 {
                 self.resolve(verifier, &mut deferred, &mut verdicts)?;
             }
