@@ -37,8 +37,11 @@ pub(crate) fn answer() {
 /// lose.
 pub(crate) fn end_at_once() -> io::Result<()> {
     on_first(|signal| {
-        ANSWERED.call_once(|| say_stopped(name(signal)));
-        low_level::exit(status_of(signal));
+        ANSWERED.call_once(|| {
+            say_stopped(name(signal));
+            // Inside: a command that is done meanwhile waits here, and does not end with 0.
+            low_level::exit(status_of(signal));
+        });
     })?;
     Ok(())
 }
