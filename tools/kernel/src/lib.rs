@@ -26,8 +26,8 @@ pub struct KernelTransaction {
     taproot: Option<Taproot>,
 }
 
-/// What inputs that spend Taproot outputs need: with all spent outputs, which the library copies for
-/// every input that it verifies.
+/// What inputs that spend Taproot outputs need: with all spent outputs, which the library copies
+/// for every input that it verifies.
 struct Taproot {
     precomputed: PrecomputedTransactionData,
     /// Which inputs they are.
@@ -35,8 +35,9 @@ struct Taproot {
 }
 
 /// Whether a locking script is a native witness program of version 1 and 32 bytes. With any other
-/// the library never looks at the flag for Taproot (`VerifyWitnessProgram` of script/interpreter.cpp
-/// is the one function that does), nor at the outputs that other inputs spend.
+/// the library never looks at the flag for Taproot (`VerifyWitnessProgram` of
+/// script/interpreter.cpp is the one function that does), nor at the outputs that other inputs
+/// spend.
 fn is_taproot(script_pubkey: &[u8]) -> bool {
     matches!(script_pubkey, [0x51, 0x20, program @ ..] if program.len() == 32)
 }

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Values of `--signatures`: all by libsecp256k1, or many at once. Earlier commands, which `--before`
-/// runs, know the first by this name alone.
+/// Values of `--signatures`: all by libsecp256k1, or many at once. Earlier commands, which
+/// `--before` runs, know the first by this name alone.
 pub(crate) const ONE_BY_ONE: &str = "kernel";
 pub(crate) const IN_LANES: &str = "lanes";
 

@@ -106,7 +106,7 @@ impl Shared {
                 state = condition.wait(state).unwrap_or_else(PoisonError::into_inner);
                 state.idle -= 1;
             }
-            // As in Core: a thread leaves work for the others, and takes less as the queue runs dry.
+            // As in Core: a thread leaves work for others, and takes less as the queue runs dry.
             let share = state.queue.len() / (state.total + state.idle + 1);
             done = share.clamp(1, BATCH);
             let rest = state.queue.len() - done;
