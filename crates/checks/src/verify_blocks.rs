@@ -386,8 +386,8 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         }
     }
 
-    /// Validates a block, and begins to run its scripts. Undo data with which it breaks a rule may be
-    /// a sibling's: then the block is tried with other undo data, if there is any.
+    /// Validates a block, and begins to run its scripts. Undo data with which it breaks a rule may
+    /// be a sibling's: then the block is tried with other undo data, if there is any.
     fn begin(&self, height: u32, search: &mut UndoSearch) -> Result<Waiting<V>, Problem> {
         let mut first = None;
         loop {

@@ -107,8 +107,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
                     Continue(()) => continue,
                 }
             }
-            // A block whose checks have run gives up its slot in the check queue, so that another
-            // can begin.
+            // What gives up its slot in the check queue lets another block begin.
             self.pipeline.in_flight.end_rounds();
             let may_resolve = self.may_resolve();
             if may_resolve {
@@ -123,7 +122,6 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
                     None => {}
                 }
             }
-            // Nothing can be resolved: this thread runs checks, or waits for those that others run.
             if self.pipeline.in_flight.help(HELP_CHECKS) || self.pipeline.in_flight.end_first_round() {
                 continue;
             }
@@ -152,8 +150,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         let room = pipeline.in_flight.len() < pipeline.concurrency.in_flight_max
             && pipeline.in_flight.rounds() + pipeline.windows.blocks_min <= ROUNDS_IN_FLIGHT_MAX
             && pipeline.in_flight_memory() < pipeline.plan.in_flight_bytes;
-        // With nothing in flight the next block comes, however large. A flush that is due waits for
-        // that.
+        // With nothing in flight the next block comes, however large.
         pipeline.in_flight.is_empty() || (room && !pipeline.flusher.is_due(&pipeline.cache))
     }
 
