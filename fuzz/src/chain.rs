@@ -32,7 +32,7 @@ static POOLS: LazyLock<[ThreadPool; 2]> = LazyLock::new(|| {
 
 /// Transactions of the blocks ahead. They only decide what is read ahead, so entries left from
 /// other inputs are harmless.
-static MADE: LazyLock<Arc<UpcomingTxids>> = LazyLock::new(Arc::default);
+static UPCOMING: LazyLock<Arc<UpcomingTxids>> = LazyLock::new(Arc::default);
 
 /// Limits of the cache in bytes. After a flush none, a few, some or all coins stay.
 const LIMITS: [usize; 4] = [0, limit_for(400), limit_for(1500), 64 << 20];
@@ -263,7 +263,7 @@ impl FetchingRun {
     /// Begins the fetches of a loaded block, as the engine does.
     fn begin_fetches(&self, planned: &Planned, resolved: u32) -> Fetches {
         for transaction in planned.block.transactions() {
-            MADE.note(&transaction.txid(), planned.height);
+            UPCOMING.note(&transaction.txid(), planned.height);
         }
         if !self.cache.may_miss() {
             return Fetches {
@@ -275,7 +275,7 @@ impl FetchingRun {
         let inputs = BlockInputs {
             outline: Arc::clone(&outline),
             resolved,
-            made: Arc::clone(&MADE),
+            upcoming: Arc::clone(&UPCOMING),
             view: self.cache.view(),
         };
         let outputs = (planned.overwriting == Overwriting::Forbidden).then(|| BlockOutputs(outline));
@@ -419,7 +419,7 @@ pub fn run(data: &[u8]) {
     for case in &cases {
         for transaction in case.planned.block.transactions() {
             // No block of the next input makes this transaction.
-            MADE.note(&transaction.txid(), 0);
+            UPCOMING.note(&transaction.txid(), 0);
         }
     }
 }

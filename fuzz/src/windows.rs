@@ -6,7 +6,7 @@ use blockmill_block::undo::write_record;
 use blockmill_coins::{CoinsCache, FlushEpoch, MustBeNew};
 use blockmill_engine::pipeline::outline::Outline;
 use blockmill_engine::pipeline::resolve::{self, ResolveError};
-use blockmill_engine::pipeline::shards::{Dealing, Judged, WindowBlock, WindowOutcome, resolve_window};
+use blockmill_engine::pipeline::shards::{Dealing, ValidBlock, WindowBlock, WindowOutcome, resolve_window};
 use blockmill_pool::ThreadPool;
 use blockmill_rules::connect::{ConnectContext, MedianTimes, Overwriting};
 use blockmill_rules::flags::block_script_flags;
@@ -81,11 +81,11 @@ pub fn resolve_in_shards(
         spent_bytes_max: usize::MAX,
         magic: PARAMS.magic(),
     };
-    let WindowOutcome::Judged(judged) = resolve_window(&blocks, cache, dealing, &|_, _, _| ()) else {
+    let WindowOutcome::Valid(valid) = resolve_window(&blocks, cache, dealing, &|_, _, _| ()) else {
         return None;
     };
-    assert_eq!(judged.len(), window.len());
-    let undo = judged.into_iter().zip(&blocks).map(|(Judged { undo, record }, of)| {
+    assert_eq!(valid.len(), window.len());
+    let undo = valid.into_iter().zip(&blocks).map(|(ValidBlock { undo, record }, of)| {
         let mut expected = Vec::new();
         write_record(PARAMS.magic(), &of.block.header().prev_block_hash, &undo, &mut expected);
         assert_eq!(record, expected);

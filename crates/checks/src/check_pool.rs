@@ -7,15 +7,15 @@
 //! The lowest input that fails is the round's answer, whatever the timing. What the checks read
 //! belongs to the round, which lives until its last check is gone.
 //!
-//! A block may defer: then a check only records signature checks, and these are settled together
+//! A block may defer: then a check only records signature checks, and these are verified together
 //! with those of other blocks (`gather`). The round of such a block is over before its scripts have
 //! their verdicts. The block's verdict is the lower one of two failures: that of the round, and the
-//! lowest among the scripts that were put off. This is the lowest failing input of all: a round
-//! runs every check below its lowest failure, so every script below it has passed, or was put off
-//! and is settled too.
+//! lowest among the scripts that were deferred. This is the lowest failing input of all: a round
+//! runs every check below its lowest failure, so every script below it has passed, or was deferred
+//! and is decided too.
 //!
-//! - `block`: what the checks of a block read, and its scripts that were put off;
-//! - `gather`: where these lie, and how they are settled;
+//! - `block`: what the checks of a block read, and its scripts that were deferred;
+//! - `gather`: where these lie, and how they are verified;
 //! - `record`: who hears when checks ran.
 
 mod block;
@@ -39,9 +39,9 @@ use std::time::{Duration, Instant};
 /// Of so many checks one is timed: looking at the clock takes as long as a cheap script.
 const TIMED_ONE_OF: usize = 8;
 
-/// How often everything is settled for a block at most. Two times are enough, since the second one
-/// settles what the first had to run again. The rest is a margin.
-const SETTLED_TIMES_MAX: usize = 4;
+/// How often everything is verified for a block at most. Two times are enough, since the second one
+/// decides what the first had to run again. The rest is a margin.
+const VERIFIED_TIMES_MAX: usize = 4;
 
 /// Most inputs of a transaction that one thread runs. With more there is enough to share.
 const INPUTS_TOGETHER: usize = 8;
@@ -84,7 +84,7 @@ struct RoundChecks<V: ScriptVerifier + 'static> {
     checks: Arc<BlockChecks<V>>,
     /// One per transaction whose inputs are units of their own.
     prepared: Vec<SharedTransaction<V>>,
-    /// Where signature checks are put off, if they are.
+    /// Where signature checks are deferred to, if they are.
     gather: Option<Arc<Gather<V>>>,
     /// Transactions whose number has this rest are timed, where there are several threads.
     timed: Option<usize>,
@@ -128,12 +128,12 @@ impl<V: ScriptVerifier> SharedTransaction<V> {
 }
 
 impl<V: ScriptVerifier + 'static> RoundChecks<V> {
-    /// Runs the scripts of a unit. Time for settling is added to `settling`.
-    fn check(&self, unit: &Unit, settling: &mut Duration) -> Result<(), CheckFailure> {
+    /// Runs the scripts of a unit. Time for deferred checks is added to `deferred`.
+    fn check(&self, unit: &Unit, deferred: &mut Duration) -> Result<(), CheckFailure> {
         let prepare = || self.checks.prepare(unit.transaction);
         match unit.shared {
-            None => self.verify(unit, &prepare(), settling),
-            Some(number) => self.verify(unit, self.prepared[number].get_or_prepare(prepare), settling),
+            None => self.verify(unit, &prepare(), deferred),
+            Some(number) => self.verify(unit, self.prepared[number].get_or_prepare(prepare), deferred),
         }
     }
 
@@ -141,7 +141,7 @@ impl<V: ScriptVerifier + 'static> RoundChecks<V> {
         &self,
         unit: &Unit,
         prepared: &Result<V::Prepared, VerifyError>,
-        settling: &mut Duration,
+        deferred: &mut Duration,
     ) -> Result<(), CheckFailure> {
         let checks = &self.checks;
         let failure = |number: usize, error: VerifyError| CheckFailure {
@@ -157,7 +157,7 @@ impl<V: ScriptVerifier + 'static> RoundChecks<V> {
             };
             outcome.map_err(|error| failure(number, error))?;
             if let Some(recorder) = &mut recorder {
-                *settling += recorder.settle_if_full();
+                *deferred += recorder.verify_if_full();
             }
         }
         Ok(())
@@ -179,12 +179,12 @@ impl<V: ScriptVerifier + 'static> Check for UnitCheck<V> {
         let traced = checks.record.now();
         let sampled = round.timed == Some((self.unit.transaction + self.unit.first) % TIMED_ONE_OF);
         let start = traced.or_else(|| sampled.then(Instant::now));
-        let mut settling = Duration::ZERO;
-        let outcome = round.check(&self.unit, &mut settling);
-        let mut busy = settling;
+        let mut deferred = Duration::ZERO;
+        let outcome = round.check(&self.unit, &mut deferred);
+        let mut busy = deferred;
         if let Some(start) = start {
             checks.record.add_since(checks.height, traced);
-            let checking = start.elapsed().saturating_sub(settling);
+            let checking = start.elapsed().saturating_sub(deferred);
             busy += if traced.is_some() {
                 checking
             } else {
@@ -235,7 +235,7 @@ pub struct RoundResult {
 }
 
 /// The checks of a block, under way. Dropping it abandons those that have not begun, and nobody
-/// asks for the verdicts of those that were put off.
+/// asks for the verdicts of those that were deferred.
 pub struct PendingChecks<V: ScriptVerifier + 'static> {
     /// None when it is over.
     round: Option<ClosedRound<UnitCheck<V>>>,
@@ -245,8 +245,8 @@ pub struct PendingChecks<V: ScriptVerifier + 'static> {
     gather: Option<Arc<Gather<V>>>,
     /// Time that the master spent in adding checks, which is all of it when there are no workers.
     adding: Option<Duration>,
-    /// Time for what [`finish`](Self::finish) had settled.
-    settling: Duration,
+    /// Time for the deferred checks that [`finish`](Self::finish) had verified.
+    deferred: Duration,
     wait: Duration,
 }
 
@@ -254,16 +254,16 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
     /// Whether [`finish`](Self::finish) would neither run a check nor wait.
     pub fn is_done(&mut self) -> bool {
         self.end_round_if_done();
-        self.is_settled()
+        self.is_decided()
     }
 
     /// Whether the round is over and every script has its verdict. A script that has none yet holds
     /// what it reads.
-    fn is_settled(&mut self) -> bool {
+    fn is_decided(&mut self) -> bool {
         self.round.is_none() && Arc::get_mut(&mut self.checks).is_some()
     }
 
-    /// Whether every check has been run. Scripts may still wait for being settled.
+    /// Whether every check has been run. Deferred scripts may have no verdict yet.
     pub fn is_round_over(&self) -> bool {
         self.round.is_none()
     }
@@ -282,7 +282,7 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
         self.round.as_ref().map_or(0, |round| round.help_some(checks_max))
     }
 
-    /// Runs what nobody has begun and waits for the rest, but not for scripts that were put off.
+    /// Runs what nobody has begun and waits for the rest, but not for deferred scripts.
     /// Returns false if the round was over.
     pub fn end_round(&mut self) -> bool {
         let Some(round) = self.round.take() else {
@@ -304,29 +304,30 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
         true
     }
 
-    /// Runs what nobody has begun, waits for the rest, has settled what was put off, and says what
+    /// Runs what nobody has begun, waits for the rest, has deferred checks verified, and says what
     /// came of it.
     pub fn finish(mut self) -> RoundResult {
         self.end_round();
-        for _ in 0..SETTLED_TIMES_MAX {
-            if self.is_settled() {
+        for _ in 0..VERIFIED_TIMES_MAX {
+            if self.is_decided() {
                 break;
             }
             if let Some(gather) = &self.gather {
-                let settled = gather.settle_all();
-                self.settling += settled.busy;
-                self.wait += settled.wait;
+                let spent = gather.verify_all();
+                self.deferred += spent.busy;
+                self.wait += spent.wait;
             }
         }
-        let unsettled = (!self.is_settled()).then(|| CheckFailure {
+        // A script without a verdict must not pass.
+        let undecided = (!self.is_decided()).then(|| CheckFailure {
             input: 0,
-            error: VerifyError::Verifier("signature checks that were put off were not settled".to_owned()),
+            error: VerifyError::Verifier("deferred signature checks were not verified".to_owned()),
         });
         let failure = CheckFailure::lower(self.failure.take(), lock(&self.checks.failure).take());
         let checking = Duration::from_nanos(self.checks.busy_ns.load(Ordering::Relaxed));
         RoundResult {
-            failure: CheckFailure::lower(unsettled, failure),
-            busy: self.adding.unwrap_or(checking) + self.settling,
+            failure: CheckFailure::lower(undecided, failure),
+            busy: self.adding.unwrap_or(checking) + self.deferred,
             wait: self.wait,
         }
     }
@@ -342,7 +343,7 @@ impl<V: ScriptVerifier + 'static> Drop for PendingChecks<V> {
 pub struct CheckPool<V: ScriptVerifier + 'static> {
     verifier: Arc<V>,
     queue: CheckQueue<UnitCheck<V>>,
-    /// None if the verifier puts nothing off.
+    /// None if the verifier defers nothing.
     gather: Option<Arc<Gather<V>>>,
     record: CheckRecord,
     /// Rounds so far.
@@ -389,7 +390,7 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         self.queue.workers()
     }
 
-    /// Whether the verifier puts signature checks off for blocks that defer.
+    /// Whether the verifier defers signature checks of blocks that may defer.
     pub fn can_defer(&self) -> bool {
         self.gather.is_some()
     }
@@ -399,28 +400,28 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         self.verifier.signature_counts()
     }
 
-    /// Memory in bytes of the signature checks that are put off.
+    /// Memory in bytes of the deferred signature checks.
     pub fn deferred_memory(&self) -> usize {
         self.gather.as_ref().map_or(0, |gather| gather.memory())
     }
 
-    /// Settles a part of what is put off, if there is enough to be worth it. Returns how long that
-    /// took.
-    pub fn settle_some(&self) -> Option<Duration> {
-        self.gather.as_ref()?.settle_some()
+    /// Verifies a part of what is deferred, if there is enough to be worth it. Returns how long
+    /// that took.
+    pub fn verify_some(&self) -> Option<Duration> {
+        self.gather.as_ref()?.verify_some()
     }
 
-    /// Settles what is left of blocks that were abandoned, so that nothing holds their memory.
-    pub fn settle_abandoned(&self) {
+    /// Verifies what is left of blocks that were abandoned, so that nothing holds their memory.
+    pub fn verify_abandoned(&self) {
         if let Some(gather) = &self.gather {
-            gather.settle_all();
+            gather.verify_all();
             // What was run again for blocks that were not.
-            gather.settle_all();
+            gather.verify_all();
         }
     }
 
     /// Runs the scripts of a block. `undo` has a coin for every input but the coinbase's. `defer`
-    /// says whether signature checks are put off.
+    /// says whether signature checks are deferred.
     pub fn run(&self, block: &Arc<Block>, undo: &Arc<BlockUndo>, flags: ScriptFlags, defer: bool) -> RoundResult {
         self.begin(block, undo, flags, 0, defer).finish()
     }
@@ -471,6 +472,7 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
                 round.add(unit_checks);
                 (Some(round.close()), None)
             }
+            // All slots of the queue are taken: the checks run here, at once.
             Err(TooManyRounds(shared)) => (None, run_here(unit_checks, &shared)),
         };
         PendingChecks {
@@ -479,7 +481,7 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
             checks,
             gather,
             adding: alone.then(|| start.elapsed()),
-            settling: Duration::ZERO,
+            deferred: Duration::ZERO,
             wait: Duration::ZERO,
         }
     }

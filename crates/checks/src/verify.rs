@@ -77,7 +77,7 @@ pub fn verify_block<V: ScriptVerifier + 'static>(
     options: VerifyOptions,
 ) -> Result<Verified, VerifyBlockError> {
     let position = BlockPosition::alone(params, options.height);
-    let (verified, flags) = judge(block, undo, &position, verifier.as_ref(), options.proof_of_work)?;
+    let (verified, flags) = validate(block, undo, &position, verifier.as_ref(), options.proof_of_work)?;
     let pool = CheckPool::new(Arc::clone(verifier), options.threads)
         .map_err(|error| VerifyBlockError::Verifier(format!("worker threads: {error}")))?;
     let lanes = options.signatures == Signatures::Lanes && pool.can_defer();
@@ -119,7 +119,7 @@ impl<'a> BlockPosition<'a> {
 
 /// Judges a block by all rules but its scripts, with the coins of its undo data. Returns the flags
 /// under which the scripts run, too.
-pub(crate) fn judge<V: ScriptVerifier>(
+pub(crate) fn validate<V: ScriptVerifier>(
     block: &Block,
     undo: &BlockUndo,
     position: &BlockPosition<'_>,

@@ -1,12 +1,14 @@
 //! The blocks of a chain, each against the coins that it spends, in any order, on several threads.
 //!
 //! A thread takes blocks in a row, a *run*, and does everything for them alone: it reads them,
-//! judges them, and runs their scripts. Nothing is shared but the list of what is left. Runs are
-//! shorter towards the end, so that all threads end together. Where signature checks are put off, a
-//! block waits for its verdict while its thread goes on with the next ones.
+//! validates them, and runs their scripts. Nothing is shared but the list of what is left. Runs are
+//! shorter towards the end, so that all threads end together. Where signature checks are deferred,
+//! a block waits for its verdict while its thread goes on with the next ones.
+
+mod blocks_left;
 
 use crate::check_pool::{CheckPool, PendingChecks};
-use crate::verify::{BlockPosition, Verified, VerifyBlockError, judge, script_verdict};
+use crate::verify::{BlockPosition, Verified, VerifyBlockError, script_verdict, validate};
 use blockmill_block::{Block, BlockHash, BlockUndo};
 use blockmill_chain::block_read_error::BlockReadError;
 use blockmill_chain::chain_blocks::ChainBlocks;
@@ -15,6 +17,7 @@ use blockmill_chain::report::observer::{BlockChange, Observer, Progress};
 use blockmill_chain::report::signatures::{SignatureRanges, SignatureWay, Signatures};
 use blockmill_chain::spending_block::SpendingBlock;
 use blockmill_rules::{Reject, ScriptVerifier};
+use blocks_left::BlocksLeft;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -23,15 +26,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Bytes of blocks in a run at most.
-const RUN_BYTES_MAX: u64 = 8 << 20;
-
-/// Blocks in a run at most.
-const RUN_BLOCKS_MAX: u32 = 20_000;
-
-/// A run is no longer than its thread's share of what is left, divided by this.
-const RUNS_LEFT_PER_THREAD: u64 = 8;
 
 /// Memory in bytes of the blocks of a thread that wait for their verdicts, at most.
 const WAITING_BYTES_MAX: usize = 8 << 20;
@@ -164,11 +158,12 @@ impl<V: ScriptVerifier + 'static> BlockVerification<'_, V> {
             verifier: self.verifier,
             stop: self.stop,
             each,
-            left: Mutex::new(Left::new(self.blocks, heights, threads)),
+            left: Mutex::new(BlocksLeft::new(self.blocks, heights, threads)),
             done: Done::default(),
         };
         let workers = (0..threads).map(|_| Worker::new(&shared, sender.clone()));
         let mut workers: Vec<_> = workers.collect::<Result<_, _>>()?;
+        // `runs` ends when the last worker has dropped its sender.
         drop(sender);
         let cpu = std::thread::scope(|scope| {
             let own = workers.pop();
@@ -178,6 +173,7 @@ impl<V: ScriptVerifier + 'static> BlockVerification<'_, V> {
                 match thread.spawn_scoped(scope, move || worker.work(&mut || {})) {
                     Ok(other) => others.push(other),
                     Err(error) => {
+                        // The threads that have begun find nothing more to do, and the scope ends.
                         shared.lock_left().ranges.clear();
                         return Err(VerifyBlockError::Verifier(format!("worker threads: {error}")));
                     }
@@ -206,70 +202,6 @@ impl<V: ScriptVerifier + 'static> BlockVerification<'_, V> {
     }
 }
 
-/// The blocks that nobody has taken yet.
-struct Left<'a> {
-    blocks: &'a ChainBlocks,
-    ranges: VecDeque<RangeInclusive<u32>>,
-    bytes: u64,
-    threads: u64,
-}
-
-impl<'a> Left<'a> {
-    fn new(blocks: &'a ChainBlocks, heights: &[RangeInclusive<u32>], threads: usize) -> Self {
-        let ranges: VecDeque<_> = heights.iter().filter(|range| !range.is_empty()).cloned().collect();
-        let bytes = ranges.iter().cloned().flatten();
-        let bytes = bytes.map(|height| u64::from(blocks.length(height))).sum();
-        Self {
-            blocks,
-            ranges,
-            bytes,
-            threads: threads as u64,
-        }
-    }
-
-    /// Bytes of the next run.
-    fn wanted(&self) -> u64 {
-        (self.bytes / (self.threads * RUNS_LEFT_PER_THREAD)).min(RUN_BYTES_MAX)
-    }
-
-    /// The last block of a run of so many bytes, and its bytes in truth.
-    fn end(&self, start: u32, last: u32, wanted: u64) -> (u32, u64) {
-        let mut bytes = 0;
-        let mut end = start;
-        loop {
-            bytes += u64::from(self.blocks.length(end));
-            if end == last || bytes >= wanted || end - start + 1 == RUN_BLOCKS_MAX {
-                return (end, bytes);
-            }
-            end += 1;
-        }
-    }
-
-    /// A run of the first range that each thread takes one before.
-    fn ahead(&self) -> Option<RangeInclusive<u32>> {
-        let range = self.ranges.front()?;
-        let wanted = self.wanted();
-        let before = self.end(*range.start(), *range.end(), wanted * (self.threads - 1));
-        let start = if self.threads > 1 { before.0 + 1 } else { *range.start() };
-        (start <= *range.end()).then(|| start..=self.end(start, *range.end(), wanted).0)
-    }
-
-    /// The next run: within one range, one block at least.
-    fn take(&mut self) -> Option<RangeInclusive<u32>> {
-        let wanted = self.wanted();
-        let (start, last) = self.ranges.front()?.clone().into_inner();
-        let (end, bytes) = self.end(start, last, wanted);
-        let range = self.ranges.front_mut()?;
-        if end == last {
-            self.ranges.pop_front();
-        } else {
-            *range = end + 1..=last;
-        }
-        self.bytes -= bytes;
-        Some(start..=end)
-    }
-}
-
 /// How much was done, by all threads.
 #[derive(Default)]
 struct Done {
@@ -287,12 +219,12 @@ struct Shared<'a, V, T> {
     verifier: &'a Arc<V>,
     stop: &'a AtomicBool,
     each: EachBlock<'a, T>,
-    left: Mutex<Left<'a>>,
+    left: Mutex<BlocksLeft<'a>>,
     done: Done,
 }
 
 impl<'a, V, T> Shared<'a, V, T> {
-    fn lock_left(&self) -> std::sync::MutexGuard<'_, Left<'a>> {
+    fn lock_left(&self) -> std::sync::MutexGuard<'_, BlocksLeft<'a>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -343,7 +275,7 @@ impl<'a, V, T> Shared<'a, V, T> {
     }
 }
 
-/// A block that waits for the verdicts of scripts whose signature checks were put off.
+/// A block that waits for the verdicts of scripts whose signature checks were deferred.
 struct Waiting<V: ScriptVerifier + 'static> {
     height: u32,
     verified: Verified,
@@ -436,7 +368,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         }
     }
 
-    /// Verifies a block of the last run, but for scripts whose signature checks are put off.
+    /// Verifies a block of the last run, but for scripts whose signature checks are deferred.
     fn verify(&mut self, height: u32) {
         let begun = self.begin(height, &mut UndoSearch::default());
         let Some(open) = self.runs.back_mut() else { return };
@@ -454,8 +386,8 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         }
     }
 
-    /// Judges a block, and begins to run its scripts. Undo data with which it breaks a rule may be
-    /// a sibling's: then the block is tried with other undo data, if there is any.
+    /// Validates a block, and begins to run its scripts. Undo data with which it breaks a rule may
+    /// be a sibling's: then the block is tried with other undo data, if there is any.
     fn begin(&self, height: u32, search: &mut UndoSearch) -> Result<Waiting<V>, Problem> {
         let mut first = None;
         loop {
@@ -477,9 +409,9 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         let way = blocks.signature_way(height, self.shared.signatures, self.pool.can_defer());
         let way = way.map_err(unreadable)?;
         let position = BlockPosition::in_chain(blocks, height).map_err(unreadable)?;
-        let judged = judge(&block, &undo, &position, self.shared.verifier.as_ref(), true);
-        let (verified, flags) = match judged {
-            Ok(judged) => judged,
+        let validated = validate(&block, &undo, &position, self.shared.verifier.as_ref(), true);
+        let (verified, flags) = match validated {
+            Ok(validated) => validated,
             Err(reject) => return Ok(Err(reject)),
         };
         let memory = block.memory() + undo.memory();
@@ -498,7 +430,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         }))
     }
 
-    /// Has everything settled that the first block waits for.
+    /// Has everything verified that the first block waits for.
     fn finish_first(&mut self) {
         let is_waiting = |open: &OpenRun<V, T>| !open.waiting.is_empty();
         let Some(number) = self.runs.iter().position(is_waiting) else {

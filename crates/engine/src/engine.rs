@@ -257,7 +257,7 @@ fn activate_best_chain<V: ScriptVerifier + 'static>(
 }
 
 /// Judges the genesis block where it lies in the files. It is never connected, so nothing else
-/// would judge it.
+/// would validate it.
 fn check_genesis<V: ScriptVerifier + 'static>(pipeline: &Pipeline<V>, run: &mut Run<'_>) {
     let genesis = run.chain.index().genesis();
     if !run.chain.index().entry(genesis).has_content() {

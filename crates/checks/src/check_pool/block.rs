@@ -1,4 +1,4 @@
-//! What the script checks of a block read, and what came of those that were put off.
+//! What the script checks of a block read, and what came of those that were deferred.
 
 use super::failure::CheckFailure;
 use super::record::CheckRecord;
@@ -89,7 +89,7 @@ impl Drop for Offering {
     }
 }
 
-/// A script whose signature checks may be put off. If it is dropped without a verdict its block
+/// A script whose signature checks may be deferred. If it is dropped without a verdict its block
 /// fails with an error, so that a script that is lost neither passes nor is waited for.
 pub(super) struct Script<V: ScriptVerifier> {
     checks: Arc<BlockChecks<V>>,
@@ -149,7 +149,7 @@ impl<V: ScriptVerifier> Drop for Script<V> {
     fn drop(&mut self) {
         if !self.answered && !OFFERING.get() {
             let input = self.input();
-            let error = VerifyError::Verifier("signature checks that were put off are lost".to_owned());
+            let error = VerifyError::Verifier("deferred signature checks are lost".to_owned());
             self.checks.fail(CheckFailure { input, error });
         }
     }

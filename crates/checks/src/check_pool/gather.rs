@@ -1,15 +1,16 @@
-//! Deferred signature checks, gathered over transactions and blocks, and settled many at a time.
+//! Deferred signature checks, gathered over transactions and blocks, and verified many at a time.
 //!
 //! Each thread records in a slot of its own while that slot is free. When a slot has as many
-//! signature checks as the verifier wants together, the thread that filled the slot settles it at
-//! once, as a part of the check that it runs. So no block waits for its own signatures alone. The
-//! records stay bounded: by the number of slots, and in each slot by that many signature checks and
-//! those of one script.
+//! signature checks as the verifier wants together, the thread that filled the slot verifies them
+//! at once, as a part of the check that it runs. So no block waits for its own signatures alone.
+//! The records stay bounded: by the number of slots, and in each slot by that many signature checks
+//! and those of one script.
 //!
-//! [`Gather::settle_all`] moves the scripts out of all slots, and deals them out to all threads.
-//! Otherwise a script stays in its slot until it is settled. A slot is locked meanwhile, and
-//! `settle_all` locks every slot: so it waits for scripts that other threads are settling. A script
-//! that had to be run again is in a slot when `settle_all` returns. A second call settles it.
+//! [`Gather::verify_all`] moves the scripts out of all slots, and deals them out to all threads.
+//! Otherwise a script stays in its slot until it is decided. A slot is locked meanwhile, and
+//! `verify_all` locks every slot: so it waits for scripts that other threads are verifying. A
+//! script that had to be run again is in a slot when `verify_all` returns. A second call decides
+//! it.
 
 use super::block::{Again, BlockChecks, Offering, Script, lock};
 use super::record::CheckRecord;
@@ -22,8 +23,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Fewer signature checks are not settled while more may come: they would not fill the lanes.
-const SETTLED_MIN: usize = 32;
+/// Fewer signature checks are not verified while more may come: they would not fill the lanes.
+const VERIFIED_MIN: usize = 32;
 
 type Batch<V> = <V as ScriptVerifier>::Deferred<Script<V>>;
 
@@ -36,28 +37,28 @@ struct Slot<V: ScriptVerifier + 'static> {
     memory: AtomicUsize,
 }
 
-/// Where the scripts are whose signature checks were put off.
+/// Where the scripts are whose signature checks were deferred.
 pub(super) struct Gather<V: ScriptVerifier + 'static> {
     verifier: Arc<V>,
     record: CheckRecord,
-    /// Signature checks at which a slot is settled.
+    /// Signature checks at which those of a slot are verified.
     together: usize,
     slots: Box<[CachePadded<Slot<V>>]>,
-    /// Held while the slots are emptied, until what was in them is settled or back.
+    /// Held while the slots are emptied, until what was in them is decided or back.
     emptying: Mutex<()>,
     chunks: CheckQueue<Chunk<V>>,
 }
 
-/// Time that was spent on settling.
+/// Time that was spent on deferred checks.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Settled {
+pub(super) struct TimeSpent {
     pub(super) busy: Duration,
     /// Time that the caller waited for others.
     pub(super) wait: Duration,
 }
 
 impl<V: ScriptVerifier + 'static> Gather<V> {
-    /// None for a verifier that puts nothing off.
+    /// None for a verifier that defers nothing.
     pub(super) fn new(
         verifier: &Arc<V>,
         thread_pool: &ThreadPool,
@@ -117,9 +118,9 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
         })
     }
 
-    /// Settles a batch. Scripts that were run again stay in it. After a panic all that it still had
-    /// have failed.
-    fn settle(&self, batch: &mut Batch<V>) -> Duration {
+    /// Verifies a batch. Scripts that were run again stay in it. After a panic all that it still
+    /// had have failed.
+    fn verify(&self, batch: &mut Batch<V>) -> Duration {
         if batch.scripts() == 0 {
             return Duration::ZERO;
         }
@@ -140,52 +141,52 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
         start.elapsed()
     }
 
-    /// As `settle`, recorded too. For what is done outside of any block's checks.
-    fn settle_for_all(&self, batch: &mut Batch<V>) -> Duration {
+    /// As `verify`, recorded too. For what is done outside of any block's checks.
+    fn verify_for_all(&self, batch: &mut Batch<V>) -> Duration {
         let start = self.record.now();
-        let busy = self.settle(batch);
+        let busy = self.verify(batch);
         self.record.add_since(0, start);
         busy
     }
 
-    /// Settles a slot that has enough to fill the lanes, and says how long that took. None if there
-    /// is no such slot.
-    pub(super) fn settle_some(&self) -> Option<Duration> {
+    /// Verifies a slot that has enough to fill the lanes, and says how long that took. None if
+    /// there is no such slot.
+    pub(super) fn verify_some(&self) -> Option<Duration> {
         self.slots.iter().find_map(|slot| {
-            if slot.signatures.load(Ordering::Relaxed) < SETTLED_MIN {
+            if slot.signatures.load(Ordering::Relaxed) < VERIFIED_MIN {
                 return None;
             }
             let mut recorder = self.try_open(slot)?;
-            (recorder.batch.signatures() >= SETTLED_MIN).then(|| self.settle_for_all(&mut recorder.batch))
+            (recorder.batch.signatures() >= VERIFIED_MIN).then(|| self.verify_for_all(&mut recorder.batch))
         })
     }
 
-    /// Settles everything that lies in the slots, on all threads. Scripts that were run again lie
+    /// Verifies everything that lies in the slots, on all threads. Scripts that were run again lie
     /// there afterwards.
-    pub(super) fn settle_all(self: &Arc<Self>) -> Settled {
-        let mut settled = Settled::default();
+    pub(super) fn verify_all(self: &Arc<Self>) -> TimeSpent {
+        let mut spent = TimeSpent::default();
         let emptying = lock(&self.emptying);
         let mut all = Batch::<V>::default();
         for slot in &self.slots {
             all.append(&mut self.open(slot).batch);
         }
         let signatures = all.signatures();
-        let chunks = (signatures / SETTLED_MIN).clamp(1, self.slots.len());
+        let chunks = (signatures / VERIFIED_MIN).clamp(1, self.slots.len());
         let others = (chunks > 1)
             .then(|| self.deal_out(&mut all, chunks - 1, signatures.div_ceil(chunks)))
             .flatten();
-        settled.busy = self.settle_for_all(&mut all);
+        spent.busy = self.verify_for_all(&mut all);
         self.put_back(&mut all);
         if let Some((round, busy_ns)) = others {
             round.help();
             let waiting = Instant::now();
             // A chunk has no failure of its own, and its scripts fail if it panics.
             let _ = round.wait();
-            settled.wait = waiting.elapsed();
-            settled.busy += Duration::from_nanos(busy_ns.load(Ordering::Relaxed));
+            spent.wait = waiting.elapsed();
+            spent.busy += Duration::from_nanos(busy_ns.load(Ordering::Relaxed));
         }
         drop(emptying);
-        settled
+        spent
     }
 
     /// Takes chunks of so many signature checks out of a batch, for the workers.
@@ -199,7 +200,7 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
         let shared = (Arc::clone(self), Arc::clone(&busy_ns));
         let mut round = match self.chunks.begin(chunks, shared) {
             Ok(round) => round,
-            // There is one at most, under `emptying`. Without a round the caller settles all by
+            // There is one at most, under `emptying`. Without a round the caller verifies all by
             // itself.
             Err(TooManyRounds(_)) => return None,
         };
@@ -223,7 +224,7 @@ pub(super) struct Recorder<'a, V: ScriptVerifier + 'static> {
 }
 
 impl<V: ScriptVerifier + 'static> Recorder<'_, V> {
-    /// Runs the script of an input. Signature checks are put off, if the verifier does so.
+    /// Runs the script of an input. Signature checks are deferred, if the verifier does so.
     pub(super) fn run(
         &mut self,
         checks: &Arc<BlockChecks<V>>,
@@ -241,19 +242,19 @@ impl<V: ScriptVerifier + 'static> Recorder<'_, V> {
         drop(offering);
         match outcome? {
             Outcome::Deferred if self.batch.scripts() <= scripts => {
-                let lost = "a script was put off, and is not among those that were";
+                let lost = "a script was deferred, and is not among those that were";
                 Err(VerifyError::Verifier(lost.to_owned()))
             }
             Outcome::Passed | Outcome::Deferred => Ok(()),
         }
     }
 
-    /// Settles the slot if it is full. Returns how long that took.
-    pub(super) fn settle_if_full(&mut self) -> Duration {
+    /// Verifies the slot if it is full. Returns how long that took.
+    pub(super) fn verify_if_full(&mut self) -> Duration {
         if self.batch.signatures() < self.gather.together {
             return Duration::ZERO;
         }
-        self.gather.settle(&mut self.batch)
+        self.gather.verify(&mut self.batch)
     }
 }
 
@@ -279,7 +280,7 @@ impl<V: ScriptVerifier + 'static> Check for Chunk<V> {
     type Error = Infallible;
 
     fn run(&mut self, (gather, busy_ns): &Self::Shared) -> Result<(), Infallible> {
-        let busy = gather.settle_for_all(&mut self.0);
+        let busy = gather.verify_for_all(&mut self.0);
         busy_ns.fetch_add(busy.as_nanos() as u64, Ordering::Relaxed);
         gather.put_back(&mut self.0);
         Ok(())

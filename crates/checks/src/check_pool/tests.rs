@@ -13,7 +13,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Signature checks that [`Counting`] settles together.
+/// Signature checks that [`Counting`] verifies together.
 const TOGETHER: usize = 32;
 
 /// Answers by the value of the spent coin, and counts.
@@ -21,9 +21,9 @@ const TOGETHER: usize = 32;
 struct Counting {
     prepared: AtomicUsize,
     verified: Mutex<HashMap<i64, usize>>,
-    /// Verdicts of scripts that were put off, by value.
-    settled: Mutex<HashMap<i64, usize>>,
-    /// Scripts in each batch that was settled.
+    /// Verdicts of deferred scripts, by value.
+    decided: Mutex<HashMap<i64, usize>>,
+    /// Scripts in each batch that was verified.
     batches: Mutex<Vec<usize>>,
     /// How often a transaction was made ready again.
     again: AtomicUsize,
@@ -32,7 +32,7 @@ struct Counting {
 const INVALID: i64 = 1_000_000;
 const BROKEN: i64 = 2_000_000;
 const PANICS: i64 = 3_000_000;
-/// From here on scripts are put off, if they may be.
+/// From here on scripts are deferred, if they may be.
 const PUT_OFF: i64 = 4_000_000;
 const PUT_OFF_INVALID: i64 = 5_000_000;
 const AGAIN: i64 = 6_000_000;
@@ -42,7 +42,7 @@ const AGAIN_REFUSED: i64 = 8_000_000;
 const SETTLING_PANICS: i64 = 9_000_000;
 /// Is dropped without a verdict.
 const LOST: i64 = 10_000_000;
-/// Is never settled, and stays among those that are put off.
+/// Is never decided, and stays among the deferred ones.
 const FORGOTTEN: i64 = 11_000_000;
 
 /// What a coin's value says about its script.
@@ -103,7 +103,7 @@ impl ScriptVerifier for Counting {
         lock(&self.batches).push(deferred.0.len());
         for (script, value, again) in std::mem::take(&mut deferred.0) {
             let mut answer = |script, verdict| {
-                *lock(&self.settled).entry(value).or_default() += 1;
+                *lock(&self.decided).entry(value).or_default() += 1;
                 settled(script, verdict);
             };
             match kind(value) {
@@ -176,7 +176,7 @@ fn all(kind: i64, inputs: std::ops::RangeInclusive<i64>) -> Vec<(i64, i64)> {
     inputs.map(|input| (input, kind)).collect()
 }
 
-/// Numbers of threads, without and with signature checks that are put off.
+/// Numbers of threads, without and with deferred signature checks.
 fn ways(threads: &[usize]) -> impl Iterator<Item = (usize, bool)> + '_ {
     threads
         .iter()
@@ -191,7 +191,7 @@ fn more_blocks_than_rounds() {
         let count = blockmill_checkqueue::ROUNDS_MAX + 8;
         let pending: Vec<_> = (0..count)
             .map(|number| {
-                // A panic fails what was put off by the same thread.
+                // A panic fails what was deferred by the same thread.
                 let error = if defer { BROKEN } else { PANICS };
                 let special = match number % 4 {
                     1 => vec![(3, INVALID)],

@@ -4,7 +4,7 @@
 //! operation ([`Session`](super::Session)), and a shard that one thread has locked
 //! ([`CacheShard`](super::CacheShard)). The head of [`cache`](super) has the states and the rules.
 
-use super::log::{EntryLog, MadeOver, SpentFrom};
+use super::log::{CreatedOver, EntryLog, SpentFrom};
 use super::{DIRTY, FRESH, Overwrite, STORED, USED};
 use crate::flush_epoch::{FlushClock, FlushEpoch};
 use crate::store::{CoinStore, StoreError};
@@ -313,7 +313,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
             }
             let flags = entry.flags();
             *dirty += isize::from(!flags.has(DIRTY));
-            created_over.push(MadeOver {
+            created_over.push(CreatedOver {
                 number: *created,
                 flags,
                 coin: entry.coin(),
@@ -351,7 +351,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
         }
     }
 
-    /// Takes back the last making of a coin that has not been taken back, which was of this
+    /// Takes back the last creation of a coin that has not been taken back, which was of this
     /// outpoint.
     ///
     /// # Panics

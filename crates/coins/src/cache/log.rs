@@ -18,7 +18,7 @@ pub(super) enum SpentFrom {
 
 /// The entry that a coin was created over.
 #[derive(Debug)]
-pub(super) struct MadeOver {
+pub(super) struct CreatedOver {
     /// Number of the coin among those that were created.
     pub(super) number: usize,
     pub(super) flags: EntryFlags,
@@ -36,7 +36,7 @@ pub struct EntryLog {
     /// Number of coins that were created and not taken back.
     pub(super) created: usize,
     /// What they were created over, where that was an entry.
-    pub(super) created_over: Vec<MadeOver>,
+    pub(super) created_over: Vec<CreatedOver>,
     /// By how much the number of dirty entries has changed.
     pub(super) dirty: isize,
     pub(super) counters: CacheCounters,

@@ -91,14 +91,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let mut no_figures = ();
         let (pipeline, mut run) = self.parts(observer, &mut no_figures);
         let mark = run.reporter.mark();
-        let submission = judge_and_connect(pipeline, &mut run, bytes, mark);
+        let submission = validate_and_connect(pipeline, &mut run, bytes, mark);
         // The answer and the events have said them.
         run.reporter.forget_since(mark);
         submission
     }
 }
 
-fn judge_and_connect<V: ScriptVerifier + 'static>(
+fn validate_and_connect<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
     bytes: Vec<u8>,
@@ -111,7 +111,7 @@ fn judge_and_connect<V: ScriptVerifier + 'static>(
     let hash = block.hash();
     // A block that fails by itself leaves no trace: what was sent may not be what belongs to its
     // header.
-    if let Err(reject) = pipeline.loader().judge_alone(&block) {
+    if let Err(reject) = pipeline.loader().validate_alone(&block) {
         return Ok(Submission::invalid(hash, &reject));
     }
     let id = match run.chain.accept_header(block.header(), hash) {
@@ -131,7 +131,7 @@ fn judge_and_connect<V: ScriptVerifier + 'static>(
         activate_best_chain(pipeline, run)?;
         return Ok(Submission::new(hash, Verdict::Duplicate));
     }
-    if let Err(reject) = pipeline.loader().judge(&LoadRequest::new(index, id), &block) {
+    if let Err(reject) = pipeline.loader().validate(&LoadRequest::new(index, id), &block) {
         if reject.kind != RejectKind::Mutated {
             run.chain.reject(id, reject.kind);
         }

@@ -107,6 +107,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
                     Continue(()) => continue,
                 }
             }
+            // What gives up its slot in the check queue lets another block begin.
             self.pipeline.in_flight.end_rounds();
             let may_resolve = self.may_resolve();
             if may_resolve {
@@ -126,7 +127,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             }
             // Only deferred checks remain. They wait for more signatures while blocks can come.
             if may_resolve {
-                idle = !self.pipeline.settle_some(self.run.reporter.telemetry);
+                idle = !self.pipeline.verify_some(self.run.reporter.telemetry);
             } else if let Break(end) = self.accept_first()? {
                 return Ok(end);
             }
@@ -149,6 +150,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         let room = pipeline.in_flight.len() < pipeline.concurrency.in_flight_max
             && pipeline.in_flight.rounds() + pipeline.windows.blocks_min <= ROUNDS_IN_FLIGHT_MAX
             && pipeline.in_flight_memory() < pipeline.plan.in_flight_bytes;
+        // With nothing in flight the next block comes, however large.
         pipeline.in_flight.is_empty() || (room && !pipeline.flusher.is_due(&pipeline.cache))
     }
 
@@ -242,6 +244,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             }
         }
         self.accept()?;
+        // A flush freezes the whole cache, so all of it must be verified.
         if self.pipeline.in_flight.is_empty() {
             self.pipeline.flush_if_due(self.run)?;
         }
@@ -259,6 +262,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         let Some(first) = pipeline.in_flight.first_mut() else {
             return Ok(());
         };
+        // Before the tip moves: whatever is flushed can be disconnected.
         let undo = match &first.record {
             Some(record) => run.data.append_undo_record(first.block.header(), record)?,
             None => run.data.append_undo(first.block.header(), &first.undo)?,

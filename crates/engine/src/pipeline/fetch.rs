@@ -23,7 +23,7 @@ pub(crate) enum FetchMode {
 pub(crate) struct Fetches {
     /// The coins that it spends.
     inputs: Option<Fetch>,
-    /// The coins that it makes and that must not be there.
+    /// The coins that it creates and that must not be there.
     outputs: Option<Fetch>,
 }
 
@@ -58,19 +58,19 @@ impl Fetching {
     }
 
     /// Begins to read what a block with this outline needs of the store. Blocks up to height
-    /// `resolved` have changed the cache; `made` knows the transactions of the blocks above.
+    /// `resolved` have changed the cache; `upcoming` knows the transactions of the blocks above.
     pub(crate) fn begin(
         &self,
         outline: &Arc<Outline>,
         overwriting: Overwriting,
         resolved: u32,
-        made: &Arc<UpcomingTxids>,
+        upcoming: &Arc<UpcomingTxids>,
         cache: &CoinsCache,
     ) -> Fetches {
         let inputs = BlockInputs {
             outline: Arc::clone(outline),
             resolved,
-            made: Arc::clone(made),
+            upcoming: Arc::clone(upcoming),
             view: cache.view(),
         };
         let outputs = (overwriting == Overwriting::Forbidden).then(|| BlockOutputs(Arc::clone(outline)));
@@ -99,6 +99,7 @@ impl Fetching {
             .filter(|fetched| cache.insert_if_fresh_read(&fetched.at, &fetched.coin, fetched.read_epoch))
             .count();
         telemetry.fetched(height, start, waited, self.fetcher.statistics(), taken as u64);
+        // Outputs are absent only if all were looked for and none was found.
         let outputs = outputs.filter(|outputs| outputs.complete && outputs.coins.is_empty());
         outputs.map(|outputs| outputs.begin_epoch)
     }

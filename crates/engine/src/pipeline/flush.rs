@@ -141,6 +141,8 @@ impl Flusher {
     /// Freezes everything up to the tip and lets it be written.
     fn begin(&mut self, target: &mut FlushTarget<'_>) -> Result<(), ConnectError> {
         self.prepare(target.data)?;
+        // Coins that were read fill the cache, too. A flush drops them, even where the tip stands
+        // still.
         if self.tip_moved || target.cache.wants_flush() {
             let sync = target.data.sync_job();
             let changes = target.cache.dirty_len();
@@ -179,6 +181,7 @@ impl Flusher {
         let start = Instant::now();
         let before = cache.flush_counters();
         let outcome = wait(cache);
+        // What failed is still to be written.
         self.tip_moved |= outcome.is_err();
         let after = cache.flush_counters();
         let done = FlushCounters {

@@ -74,8 +74,8 @@ impl<V: ScriptVerifier + 'static> InFlight<V> {
         self.checks.as_mut().is_none_or(PendingChecks::end_round_if_done)
     }
 
-    /// Waits for its checks and runs what is left of them, then settles what was put off. None if
-    /// there were no checks.
+    /// Waits for its checks and runs what is left of them, then has deferred checks verified. None
+    /// if there were no checks.
     pub(crate) fn finish(&mut self) -> Option<RoundResult> {
         self.checks.take().map(PendingChecks::finish)
     }
@@ -146,8 +146,8 @@ impl<V: ScriptVerifier + 'static> InFlightBlocks<V> {
         let _ = self.0.iter_mut().all(InFlight::end_round_if_done);
     }
 
-    /// Waits for the checks of the lowest block and runs what is left of them, but not for scripts
-    /// that were put off. Returns false if there is nothing to wait for.
+    /// Waits for the checks of the lowest block and runs what is left of them, but not for deferred
+    /// scripts. Returns false if there is nothing to wait for.
     pub(crate) fn end_first_round(&mut self) -> bool {
         let checks = self.0.front_mut().and_then(|block| block.checks.as_mut());
         checks.is_some_and(PendingChecks::end_round)
@@ -158,7 +158,8 @@ impl<V: ScriptVerifier + 'static> InFlightBlocks<V> {
     pub(crate) fn disconnect_all(&mut self, cache: &mut CoinsCache) -> Result<(), StoreError> {
         while let Some(block) = self.0.pop_back() {
             drop(block.checks);
-            // It was dropped when the block was resolved: its memory is better used for more blocks.
+            // It was dropped when the block was resolved: its memory is better used for more
+            // blocks.
             let outline = Outline::new(&block.block, cache.hash_key());
             resolve::disconnect(&block.block, &outline, &block.undo, cache)?;
             resolve::restore_replaced(&block.replaced, cache);

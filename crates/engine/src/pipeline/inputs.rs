@@ -14,8 +14,8 @@ pub struct BlockInputs {
     pub outline: Arc<Outline>,
     /// The height up to which blocks were resolved when `view` was taken.
     pub resolved: u32,
-    /// What the blocks ahead make.
-    pub made: Arc<UpcomingTxids>,
+    /// The transactions of the blocks ahead.
+    pub upcoming: Arc<UpcomingTxids>,
     /// Which coins the cache has.
     pub view: CacheView,
 }
@@ -27,12 +27,12 @@ impl Wanted for BlockInputs {
 
     fn outpoints(&self, items: Range<usize>, wanted: &mut Vec<HashedOutPoint>) {
         let spent = self.outline.all_spends()[items].iter().map(|spend| spend.at);
-        wanted.extend(spent.filter(|at| !self.made.is_made_above(&at.outpoint().txid, self.resolved)));
+        wanted.extend(spent.filter(|at| !self.upcoming.is_above(&at.outpoint().txid, self.resolved)));
         self.view.retain_unknown(wanted);
     }
 }
 
-/// The coins that a block makes: none of them may be there already (BIP 30).
+/// The coins that a block creates: none of them may be there already (BIP 30).
 pub struct BlockOutputs(pub Arc<Outline>);
 
 impl Wanted for BlockOutputs {

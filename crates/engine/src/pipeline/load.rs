@@ -1,5 +1,5 @@
-//! A block is loaded: read, decoded, and judged by all rules that need no coins. Any thread may do
-//! it.
+//! A block is loaded: read, decoded, and validated by all rules that need no coins. Any thread may
+//! do it.
 
 use crate::pipeline::fetch::Fetches;
 use crate::pipeline::outline::Outline;
@@ -123,7 +123,7 @@ pub(crate) struct BlockLoader<V> {
     hash_key: HashKey,
     trace: Trace,
     /// Transactions of the blocks that are loaded.
-    made: Arc<UpcomingTxids>,
+    upcoming: Arc<UpcomingTxids>,
     /// The file that knows of blocks whose content is nowhere.
     headers_path: PathBuf,
 }
@@ -143,12 +143,12 @@ impl<V: ScriptVerifier> BlockLoader<V> {
             verifier,
             hash_key,
             trace,
-            made: Arc::new(UpcomingTxids::default()),
+            upcoming: Arc::new(UpcomingTxids::default()),
             headers_path,
         }
     }
 
-    /// Reads a block from the first position where its content is the header's, and judges it by
+    /// Reads a block from the first position where its content is the header's, and validates it by
     /// all rules that need no coins.
     pub(crate) fn load(&self, mut request: LoadRequest) -> PrefetchedBlock {
         let mut times = Vec::with_capacity(2);
@@ -169,7 +169,7 @@ impl<V: ScriptVerifier> BlockLoader<V> {
             match &content {
                 Content::Sound(sound) => {
                     for transaction in sound.block.transactions() {
-                        self.made.note(&transaction.txid(), request.height);
+                        self.upcoming.note(&transaction.txid(), request.height);
                     }
                     request.positions.drain(..number);
                     return content;
@@ -210,13 +210,13 @@ impl<V: ScriptVerifier> BlockLoader<V> {
         let decoded = decoded.and_then(|bytes| decode_copy(&self.files.read(), position, bytes, &request.hash));
         let content = match decoded {
             Err(detail) => unreadable(detail, path()),
-            Ok(block) => match self.judge(request, &block) {
+            Ok(block) => match self.validate(request, &block) {
                 Ok(facts) => Content::Sound(SoundBlock {
                     outline: Arc::new(Outline::new(&block, &self.hash_key)),
                     block: Arc::new(block),
                     facts,
                 }),
-                // On signet the block's signature is judged before its merkle root: what does not
+                // On signet the block's signature is checked before its merkle root: what does not
                 // fit the header says nothing about the header, whatever else is wrong with it.
                 Err(reject) if block.merkle_root().hash != block.header().merkle_root.0 => Content::Rejected(
                     Reject {
@@ -239,13 +239,13 @@ impl<V: ScriptVerifier> BlockLoader<V> {
     }
 
     /// Transactions of the blocks that are loaded.
-    pub(crate) fn made(&self) -> &Arc<UpcomingTxids> {
-        &self.made
+    pub(crate) fn upcoming(&self) -> &Arc<UpcomingTxids> {
+        &self.upcoming
     }
 
-    /// Judges a block by all rules that need no coins.
-    pub(crate) fn judge(&self, request: &LoadRequest, block: &Block) -> Result<BlockFacts, Reject> {
-        let facts = self.judge_alone(block)?;
+    /// Validates a block by all rules that need no coins.
+    pub(crate) fn validate(&self, request: &LoadRequest, block: &Block) -> Result<BlockFacts, Reject> {
+        let facts = self.validate_alone(block)?;
         if request.height > 0 {
             let context = BlockContext {
                 params: &self.params,
@@ -257,8 +257,8 @@ impl<V: ScriptVerifier> BlockLoader<V> {
         Ok(facts)
     }
 
-    /// Judges a block by the rules that need nothing else.
-    pub(crate) fn judge_alone(&self, block: &Block) -> Result<BlockFacts, Reject> {
+    /// Validates a block by the rules that need nothing else.
+    pub(crate) fn validate_alone(&self, block: &Block) -> Result<BlockFacts, Reject> {
         check_block(block, &self.params, &*self.verifier, ALL)
     }
 }

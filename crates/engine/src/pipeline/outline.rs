@@ -16,7 +16,7 @@ pub struct Spend {
     pub input: u32,
 }
 
-/// An output that makes a coin.
+/// An output that creates a coin.
 #[derive(Debug, Clone, Copy)]
 pub struct Create {
     /// The outpoint of the coin.
@@ -95,8 +95,8 @@ impl<E: Copy> ByShard<E> {
     }
 }
 
-/// What a block does to the coins: which it spends, and which it makes. The coinbase spends
-/// nothing, and an output that can never be spent makes nothing.
+/// What a block does to the coins: which it spends, and which it creates. The coinbase spends
+/// nothing, and an output that can never be spent creates nothing.
 #[derive(Debug, Clone)]
 pub struct Outline {
     spends: ByShard<Spend>,
@@ -120,6 +120,7 @@ impl Outline {
                 create_counts[shard_of(hash)] += u32::from(!is_unspendable(output.script_pubkey()));
             }
         }
+        // The events are counted by shard, so each has its position in one list.
         let (mut spends, mut next_spend) = ByShard::new(&spend_counts, NO_SPEND);
         let (mut creates, mut next_create) = ByShard::new(&create_counts, NO_CREATE);
         let mut rest = &hashes[..];
@@ -165,7 +166,7 @@ impl Outline {
         self.spends.shard(shard)
     }
 
-    /// What the block makes in a shard.
+    /// What the block creates in a shard.
     #[inline]
     pub fn creates(&self, shard: usize) -> &[Create] {
         self.creates.shard(shard)
@@ -176,13 +177,13 @@ impl Outline {
         &self.spends.events
     }
 
-    /// All that the block makes, in no order that matters.
+    /// All that the block creates, in no order that matters.
     pub fn all_creates(&self) -> &[Create] {
         &self.creates.events
     }
 
-    /// The hashes in the order in which `block` spends and makes coins: of each transaction those
-    /// that it spends, then those that it makes. 0 for inputs and outputs without an event: those
+    /// The hashes in the order in which `block` spends and creates coins: of each transaction those
+    /// that it spends, then those that it creates. 0 for inputs and outputs without an event: those
     /// of the coinbase, and outputs that can never be spent.
     pub fn hashes_in_order<B: AsRef<[u8]>>(&self, block: &Block<B>) -> Vec<u64> {
         let mut hashes = vec![0; block.input_count() + block.output_count()];
@@ -216,7 +217,7 @@ impl Outline {
 }
 
 /// Hashes of the outpoints of a block: of each transaction those that it spends, then those that it
-/// makes.
+/// creates.
 fn hash_all<B: AsRef<[u8]>>(block: &Block<B>, key: &HashKey) -> Vec<u64> {
     let mut hashes = Vec::with_capacity(block.input_count() + block.output_count());
     for transaction in block.transactions() {

@@ -118,6 +118,7 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
             && self.memory < self.bounds.memory
             && let Some(&(id, size)) = self.path.last()
         {
+            // Without a free slot in the queue the rest is requested later.
             if self.requester.submit(LoadJob::Requested(request(id))).is_err() {
                 break;
             }
@@ -201,6 +202,7 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
             let per_byte = memory.div_ceil(sound.block.bytes().len());
             self.memory_per_byte = self.memory_per_byte.max(per_byte);
         }
+        // What the block takes is known now.
         self.memory = self.memory - *expected + memory;
         *expected = memory;
         self.loaded.push_back(block);

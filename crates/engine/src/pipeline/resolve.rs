@@ -19,7 +19,7 @@ pub enum ResolveError {
     Store(#[from] StoreError),
 }
 
-/// Spends what the block spends, creates what it creates, and judges it by all rules but its
+/// Spends what the block spends, creates what it creates, and validates it by all rules but its
 /// scripts. Returns the coins spent. When it fails the cache has the coins that it had before.
 /// `outline` is the block's, under the key of the cache. `absent_at` is the flush epoch at which
 /// the store had none of the block's outputs, if that was seen.
@@ -190,6 +190,7 @@ impl<'a> Events<'a> {
             let ahead = end.min(*words + Self::TOGETHER);
             session.prefetch_words(&self.hashes[*words..ahead]);
             *words = ahead;
+            // One step later: where a record lies is in its word.
             if *words == end || *words > Self::TOGETHER {
                 let ahead = end.min(*records + Self::TOGETHER);
                 session.prefetch_records(&self.hashes[*records..ahead]);
@@ -291,6 +292,7 @@ pub fn disconnect<B: AsRef<[u8]>>(
                     session.add(&at, coin, Overwrite::Possible, log);
                 }
             }
+            // Nobody takes this back, and coins that were removed would only take memory.
             log.forget_changes();
         }
         Ok(is_clean)

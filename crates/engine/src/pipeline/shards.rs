@@ -2,17 +2,17 @@
 //!
 //! Whether a coin is there at a position in the chain depends on the events of its outpoint alone.
 //! So events are dealt out by outpoint. Each shard goes through its events of the window, in the
-//! order of the chain, whatever the other shards do. Then each block is judged by itself, with the
-//! coins that the shards have found.
+//! order of the chain, whatever the other shards do. Then each block is validated by itself, with
+//! the coins that the shards have found.
 //!
-//! A shard makes the coins of the window first, in a table of its own. A spend looks there first,
-//! and takes only a coin that was made before it, and not yet spent: then the coin never enters the
-//! cache. What is left in the table enters it at the end.
+//! A shard creates the coins of the window first, in a table of its own. A spend looks there first,
+//! and takes only a coin that was created before it, and not yet spent: then the coin never enters
+//! the cache. What is left in the table enters it at the end.
 //!
-//! Shards and judges say "valid" or nothing. Everything else is *odd*: a coin that is missing, or
-//! made twice, or there already, a broken rule, an error of the store, a panic. Then all shards
-//! take back what they have done, and the serial code (`resolve`) says what is wrong, if anything
-//! is.
+//! Shards, and the validation of blocks, say "valid" or nothing. Everything else is *odd*: a coin
+//! that is missing, or created twice, or there already, a broken rule, an error of the store, a
+//! panic. Then all shards take back what they have done, and the serial code (`resolve`) says what
+//! is wrong, if anything is.
 
 use crate::pipeline::outline::Outline;
 use blockmill_block::{Block, BlockUndo, Magic};
@@ -20,15 +20,15 @@ use blockmill_coins::{CacheShards, CoinsCache, MustBeNew, SHARDS};
 use blockmill_pool::{ThreadPool, contain};
 use blockmill_rules::connect::ConnectContext;
 use blockmill_sync::{Backoff, ManualResetEvent};
-use judge::judge;
 use shard_outcome::ShardOutcome;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+use validate::validate;
 
-mod judge;
 mod overlapped;
 mod shard_outcome;
+mod validate;
 
 /// A block of a window.
 pub struct WindowBlock<'w> {
@@ -38,13 +38,13 @@ pub struct WindowBlock<'w> {
     pub outline: &'w Outline,
     /// Its position in the chain. Whether it may overwrite coins is said by `must_be_new`.
     pub context: ConnectContext<'w>,
-    /// What must hold for the coins that it makes.
+    /// What must hold for the coins that it creates.
     pub must_be_new: MustBeNew,
 }
 
 /// A block that keeps all rules but those of its scripts, which have not run.
 #[derive(Debug)]
-pub struct Judged {
+pub struct ValidBlock {
     /// The coins that it spends.
     pub undo: BlockUndo,
     /// Its undo data as a record.
@@ -56,7 +56,7 @@ pub struct Judged {
 #[must_use]
 pub enum WindowOutcome {
     /// All its blocks keep all rules but those of their scripts.
-    Judged(Vec<Judged>),
+    Valid(Vec<ValidBlock>),
     /// Something is odd. The cache has the coins that it had before.
     Odd,
     /// The coins that it spends take more memory than they may. The cache has the coins that it had
@@ -88,40 +88,40 @@ pub(crate) enum Fault {
     DropsSpend,
     /// The same, for the first input of the window alone.
     DropsOneSpend,
-    /// A judge takes coins from the wrong shard.
+    /// A validation takes coins from the wrong shard.
     SwapsShards,
     /// A coin of the window is spent twice.
     SpendsTwice,
-    /// A coin of the window is spent by the transaction that makes it, or before.
+    /// A coin of the window is spent by the transaction that creates it, or before.
     SeesTooEarly,
-    /// A coin of the window is spent by the transaction before the one that makes it.
+    /// A coin of the window is spent by the transaction before the one that creates it.
     SeesNextTransaction,
     /// A spend is not taken back.
     ForgetsToTakeBack,
     /// The same, for the first spend of a shard alone.
     ForgetsOneToTakeBack,
-    /// The first coin that a shard has made is not taken back.
+    /// The first coin that a shard has created is not taken back.
     ForgetsCoinToTakeBack,
     /// Nobody looks whether a coin is there already.
     OverwritesUnasked,
-    /// A judge takes the coins of two inputs for each other.
+    /// A validation takes the coins of two inputs for each other.
     MixesInputs,
     /// An absence counts in the epoch after the one in which it was seen.
     BelievesOldAbsence,
     /// A shard panics after a spend.
     PanicsWhileSpending,
-    /// A shard panics after it has made a coin.
-    PanicsWhileMaking,
-    /// The judge of the last block panics.
-    PanicsInJudge,
+    /// A shard panics after it has created a coin.
+    PanicsWhileCreating,
+    /// The validation of the last block panics.
+    PanicsInValidation,
 }
 
 #[cfg(test)]
 mod tests;
 
-/// Spends and makes the coins of the blocks of a window, and judges the blocks by all rules but
-/// their scripts. `done` gets the moments at which each job began and ended, with the number of the
-/// job's block, or with none for the job of a shard.
+/// Spends and creates the coins of the blocks of a window, and validates the blocks by all rules
+/// but their scripts. `done` gets the moments at which each job began and ended, with the number of
+/// the job's block, or with none for the job of a shard.
 pub fn resolve_window(
     window: &[WindowBlock<'_>],
     cache: &mut CoinsCache,
@@ -137,7 +137,7 @@ pub fn resolve_window(
             used: AtomicUsize::new(0),
         },
         outcomes: (0..SHARDS).map(|_| OnceLock::new()).collect(),
-        judged: window.iter().map(|_| OnceLock::new()).collect(),
+        valid: window.iter().map(|_| OnceLock::new()).collect(),
         shards_begun: AtomicUsize::new(0),
         shards_left: AtomicUsize::new(SHARDS),
         shards_done: ManualResetEvent::new(),
@@ -155,26 +155,26 @@ pub fn resolve_window(
         shards,
         room,
         outcomes,
-        judged,
+        valid,
         ..
     } = work;
     let mut outcomes: Vec<ShardOutcome> = outcomes.into_iter().filter_map(OnceLock::into_inner).collect();
-    let judged: Option<Vec<Judged>> = judged.into_iter().map(OnceLock::into_inner).collect();
-    if judged.is_none() {
+    let valid: Option<Vec<ValidBlock>> = valid.into_iter().map(OnceLock::into_inner).collect();
+    if valid.is_none() {
         for outcome in &mut outcomes {
             outcome.take_back(&shards, window);
         }
     }
     cache.end_shards(outcomes.iter().map(|outcome| &outcome.log));
-    match judged {
-        Some(judged) => WindowOutcome::Judged(judged),
+    match valid {
+        Some(valid) => WindowOutcome::Valid(valid),
         None if room.is_full() => WindowOutcome::TooLarge,
         None => WindowOutcome::Odd,
     }
 }
 
 /// The work on a window, of which each thread that has time takes a share: shards, and when all
-/// shards are done, blocks to judge.
+/// shards are done, blocks to validate.
 struct WindowWork<'w> {
     window: &'w [WindowBlock<'w>],
     shards: CacheShards<'w>,
@@ -182,7 +182,7 @@ struct WindowWork<'w> {
     room: Room,
     /// What has become of each shard, and of each block.
     outcomes: Vec<OnceLock<ShardOutcome>>,
-    judged: Vec<OnceLock<Judged>>,
+    valid: Vec<OnceLock<ValidBlock>>,
     /// The number of the next job of shards, and of the next block.
     shards_begun: AtomicUsize,
     blocks_begun: AtomicUsize,
@@ -195,7 +195,7 @@ impl WindowWork<'_> {
     fn work(&self) {
         self.run_shards();
         // Shards that have begun end soon. A thread that did something else meanwhile would be
-        // missed by the judges.
+        // missed by the blocks.
         let mut backoff = Backoff::new();
         while self.shards_left.load(Ordering::Acquire) > 0 {
             if !backoff.snooze() {
@@ -204,7 +204,7 @@ impl WindowWork<'_> {
         }
         let outcomes: Vec<&ShardOutcome> = self.outcomes.iter().filter_map(OnceLock::get).collect();
         if !self.room.is_full() && outcomes.iter().all(|outcome| !outcome.is_odd) {
-            self.judge_blocks(&outcomes);
+            self.validate_blocks(&outcomes);
         }
     }
 
@@ -237,17 +237,17 @@ impl WindowWork<'_> {
         }
     }
 
-    fn judge_blocks(&self, outcomes: &[&ShardOutcome]) {
+    fn validate_blocks(&self, outcomes: &[&ShardOutcome]) {
         loop {
             let number = self.blocks_begun.fetch_add(1, Ordering::Relaxed);
-            let Some(slot) = self.judged.get(number) else {
+            let Some(slot) = self.valid.get(number) else {
                 return;
             };
             let start = Instant::now();
-            let judged = contain(|| judge(number, self.window, outcomes, self.dealing.magic));
-            if let Some(judged) = judged.unwrap_or(None) {
-                let is_first = slot.set(judged).is_ok();
-                debug_assert!(is_first, "block {number} was judged twice");
+            let valid = contain(|| validate(number, self.window, outcomes, self.dealing.magic));
+            if let Some(valid) = valid.unwrap_or(None) {
+                let is_first = slot.set(valid).is_ok();
+                debug_assert!(is_first, "block {number} was validated twice");
             }
             (self.done)(Some(number), start, Instant::now());
         }

@@ -241,8 +241,8 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         block.content
     }
 
-    /// Memory in bytes of the blocks in flight, and of their signature checks that are put off,
-    /// about.
+    /// Memory in bytes of the blocks in flight, and of their deferred signature
+    /// checks, about.
     pub(super) fn in_flight_memory(&self) -> usize {
         self.in_flight.memory() + self.checks.deferred_memory()
     }
@@ -284,9 +284,9 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         match &block.content {
             Content::Sound(sound) if request.height > resolved && self.fetching.is_useful(&self.cache) => {
                 let overwriting = chain.overwriting(request.id);
-                let made = self.loader.made();
+                let upcoming = self.loader.upcoming();
                 self.fetching
-                    .begin(&sound.outline, overwriting, resolved, made, &self.cache)
+                    .begin(&sound.outline, overwriting, resolved, upcoming, &self.cache)
             }
             _ => Fetches::default(),
         }
@@ -304,7 +304,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     /// meanwhile, `help_checks` at a time.
     pub(super) fn let_flush_catch_up(&self, help_checks: u32, telemetry: &mut Telemetry) {
         self.flusher.catch_up(&self.cache, telemetry, |telemetry| {
-            self.in_flight.help(help_checks) || self.settle_some(telemetry)
+            self.in_flight.help(help_checks) || self.verify_some(telemetry)
         });
     }
 
@@ -319,14 +319,14 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         self.fetching.finish(height, fetches, &mut self.cache, telemetry)
     }
 
-    /// Settles a part of the signature checks that are put off. Returns false if there are too few
+    /// Verifies a part of the deferred signature checks. Returns false if there are too few
     /// to fill the lanes.
-    pub(super) fn settle_some(&self, telemetry: &mut Telemetry) -> bool {
-        let settled = self.checks.settle_some();
-        if let Some(busy) = settled {
+    pub(super) fn verify_some(&self, telemetry: &mut Telemetry) -> bool {
+        let spent = self.checks.verify_some();
+        if let Some(busy) = spent {
             telemetry.add_stage(Stage::Check, busy, Duration::ZERO);
         }
-        settled.is_some()
+        spent.is_some()
     }
 
     /// Disconnects all blocks in flight from the cache.
@@ -336,7 +336,8 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         }
         let mut in_flight = std::mem::take(&mut self.in_flight);
         self.change_coins(|cache| in_flight.disconnect_all(cache))?;
-        self.checks.settle_abandoned();
+        // A deferred script keeps its block in memory until it is decided.
+        self.checks.verify_abandoned();
         Ok(())
     }
 

@@ -37,11 +37,12 @@ impl UpcomingTxids {
     /// Notes that the block at a height makes this transaction.
     pub fn note(&self, txid: &Txid, height: u32) {
         let (word, mark) = self.word(txid);
+        // Relaxed: a word that is seen late, or lost, costs a read in vain.
         word.store(mark | (u64::from(height) & HEIGHT_MASK), Ordering::Relaxed);
     }
 
     /// Whether a block above this height makes the transaction, as far as is known.
-    pub fn is_made_above(&self, txid: &Txid, height: u32) -> bool {
+    pub fn is_above(&self, txid: &Txid, height: u32) -> bool {
         let (word, mark) = self.word(txid);
         let noted = word.load(Ordering::Relaxed);
         noted & !HEIGHT_MASK == mark && noted & HEIGHT_MASK > u64::from(height)
@@ -59,29 +60,29 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_is_made_above_lower_heights_only() {
-        let made = UpcomingTxids::default();
-        assert!(!made.is_made_above(&txid(1), 0));
-        made.note(&txid(1), 500);
-        assert!(made.is_made_above(&txid(1), 499));
-        assert!(!made.is_made_above(&txid(1), 500));
-        assert!(!made.is_made_above(&txid(2), 0));
-        made.note(&txid(1), 700);
-        assert!(made.is_made_above(&txid(1), 500));
+    fn what_was_noted_is_above_lower_heights_only() {
+        let upcoming = UpcomingTxids::default();
+        assert!(!upcoming.is_above(&txid(1), 0));
+        upcoming.note(&txid(1), 500);
+        assert!(upcoming.is_above(&txid(1), 499));
+        assert!(!upcoming.is_above(&txid(1), 500));
+        assert!(!upcoming.is_above(&txid(2), 0));
+        upcoming.note(&txid(1), 700);
+        assert!(upcoming.is_above(&txid(1), 500));
     }
 
     #[test]
     fn most_of_what_lies_ahead_is_known() {
-        let made = UpcomingTxids::default();
+        let upcoming = UpcomingTxids::default();
         for number in 0..50_000 {
-            made.note(&txid(number), 10 + (number / 2000) as u32);
+            upcoming.note(&txid(number), 10 + (number / 2000) as u32);
         }
         let known = (0..50_000)
-            .filter(|&number| made.is_made_above(&txid(number), 9))
+            .filter(|&number| upcoming.is_above(&txid(number), 9))
             .count();
         assert!(known > 40_000, "{known}");
         let wrong = (50_000..100_000)
-            .filter(|&number| made.is_made_above(&txid(number), 9))
+            .filter(|&number| upcoming.is_above(&txid(number), 9))
             .count();
         assert!(wrong < 50, "{wrong}");
     }

@@ -4,7 +4,7 @@ use crate::pipeline::apply::way_to_check;
 use crate::pipeline::in_flight::InFlight;
 use crate::pipeline::load::{Content, LoadRequest, PrefetchedBlock, SoundBlock};
 use crate::pipeline::prefetch::Prefetcher;
-use crate::pipeline::shards::{Dealing, Judged, WindowBlock, WindowOutcome, resolve_window};
+use crate::pipeline::shards::{Dealing, ValidBlock, WindowBlock, WindowOutcome, resolve_window};
 use crate::pipeline::state::{Pipeline, Run, count_times};
 use crate::report::stages::Stage;
 use blockmill_chain::index::BlockId;
@@ -73,6 +73,7 @@ pub(crate) fn put_window_in_flight<V: ScriptVerifier + 'static>(
         let entry = run.chain.index().entry(block.request.id);
         repeats.contains(&(entry.height, entry.hash))
     };
+    // A repeat replaces coins that its undo data lacks. The serial code keeps them.
     if !pipeline.windows.take(&blocks) || blocks.iter().any(is_repeat) {
         return Err(blocks);
     }
@@ -81,8 +82,8 @@ pub(crate) fn put_window_in_flight<V: ScriptVerifier + 'static>(
         pipeline.flusher.note_broken();
         panic!("resolving a window: {}", panicked.message());
     });
-    let judged = match outcome {
-        WindowOutcome::Judged(judged) => judged,
+    let valid = match outcome {
+        WindowOutcome::Valid(valid) => valid,
         WindowOutcome::Odd => {
             run.reporter.telemetry.replayed();
             return Err(blocks);
@@ -90,7 +91,7 @@ pub(crate) fn put_window_in_flight<V: ScriptVerifier + 'static>(
         WindowOutcome::TooLarge => return Err(blocks),
     };
     run.reporter.telemetry.resolved_in_shards(blocks.len());
-    for (loaded, Judged { undo, record }) in blocks.into_iter().zip(judged) {
+    for (loaded, ValidBlock { undo, record }) in blocks.into_iter().zip(valid) {
         let (id, height) = (loaded.request.id, loaded.request.height);
         let Content::Sound(SoundBlock { block, .. }) = loaded.content else {
             unreachable!("a window has sound blocks");
@@ -135,6 +136,7 @@ fn resolve<V: ScriptVerifier + 'static>(
                     params,
                     height,
                     flags: block_script_flags(params, height, &block.hash()),
+                    // The shards see to that, by `must_be_new`.
                     overwriting: Overwriting::Allowed,
                     median_times: Some(MedianTimes {
                         parent: median_time_past(height - 1),

@@ -22,7 +22,7 @@ pub(crate) struct Windows {
     pub(crate) always: bool,
 }
 
-// Shards rest on that (`shards::settle`).
+// Shards rest on that (`ShardOutcome::insert_created`).
 const _: () = assert!(Windows::FULL.blocks_max < COINBASE_MATURITY as usize);
 
 impl Windows {

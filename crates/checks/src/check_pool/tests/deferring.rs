@@ -1,4 +1,4 @@
-//! Signature checks that are put off.
+//! Deferred signature checks.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn is_broken(failure: &CheckFailure) -> bool {
 }
 
 #[test]
-fn every_script_is_run_and_settled_once() {
+fn every_script_is_run_and_decided_once() {
     for threads in THREADS {
         for inputs in [&[1][..], &[3, 500, 1, 700], &[1; 300], &[8; 40]] {
             let (verifier, pool) = pool(threads);
@@ -40,8 +40,8 @@ fn every_script_is_run_and_settled_once() {
                 .collect();
             assert_eq!(defer(&pool, inputs, &special), None);
             assert_eq!(once(&verifier.verified), count);
-            let put_off = special.iter().filter(|special| special.1 > 0);
-            assert_eq!(once(&verifier.settled), put_off.count());
+            let deferred = special.iter().filter(|special| special.1 > 0);
+            assert_eq!(once(&verifier.decided), deferred.count());
             assert_eq!(
                 verifier.again.load(Ordering::Relaxed),
                 special.iter().filter(|special| special.1 == AGAIN).count()
@@ -119,7 +119,7 @@ fn batches_gather_over_blocks() {
 }
 
 #[test]
-fn a_round_gives_up_its_slot_before_its_scripts_are_settled() {
+fn a_round_gives_up_its_slot_before_its_scripts_are_decided() {
     let (_, pool) = pool(2);
     let mut pending = Vec::new();
     for _ in 0..4 {
@@ -128,20 +128,20 @@ fn a_round_gives_up_its_slot_before_its_scripts_are_settled() {
         assert!(!checks.is_done());
         pending.push(checks);
     }
-    assert_eq!(pool.settle_some(), None);
+    assert_eq!(pool.verify_some(), None);
     for checks in &mut pending[1..] {
         assert!(!checks.is_done());
     }
-    // One that is finished settles all.
+    // One that is finished verifies all.
     assert_eq!(pending.remove(0).finish().failure, None);
     assert!(pending.iter_mut().all(PendingChecks::is_done));
 }
 
 #[test]
-fn what_would_fill_lanes_is_settled_by_who_has_nothing_else_to_do() {
+fn what_would_fill_lanes_is_verified_by_who_has_nothing_else_to_do() {
     let (verifier, pool) = pool(1);
     let mut checks = begin(&pool, &[TOGETHER - 1], &all(PUT_OFF, 1..=31));
-    assert_eq!(pool.settle_some(), None);
+    assert_eq!(pool.verify_some(), None);
     let mut more = begin(&pool, &[2], &all(PUT_OFF, 1..=2));
     assert!(checks.is_done() && !more.is_done());
     assert_eq!(*lock(&verifier.batches), [TOGETHER]);
@@ -155,7 +155,7 @@ fn lost_scripts_and_panics_fail_their_blocks() {
             let special = [all(PUT_OFF, 1..=100), vec![(101, kind), (102, PUT_OFF_INVALID)]].concat();
             let failure = defer(&pool, &[40, 62], &special).unwrap();
             assert!(is_broken(&failure), "{failure:?}");
-            // A panic of a check, while others are put off.
+            // A panic of a check, while others are deferred.
             let failure = defer(&pool, &[40, 62], &[all(PUT_OFF, 1..=100), vec![(101, PANICS)]].concat());
             assert!(is_broken(&failure.unwrap()));
             if kind != FORGOTTEN {
@@ -177,7 +177,7 @@ fn scripts_of_abandoned_blocks_are_not_run_again_and_hold_nothing() {
         assert!(Arc::strong_count(&block) > 1);
         // They do not disturb other blocks.
         let other = begin(&pool, &[2], &all(AGAIN, 1..=2));
-        pool.settle_abandoned();
+        pool.verify_abandoned();
         assert_eq!((Arc::strong_count(&block), Arc::strong_count(&undo)), (1, 1));
         assert_eq!(other.finish().failure, None);
         assert_eq!(verifier.again.load(Ordering::Relaxed), 2);

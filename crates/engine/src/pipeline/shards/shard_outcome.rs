@@ -7,13 +7,13 @@ use super::{Room, WindowBlock};
 use crate::pipeline::outline::{Create, Spend};
 use blockmill_coins::{CacheShard, CacheShards, EntryLog, HashedOutPoint, MustBeNew, Overwrite, StoreError};
 
-/// A coin that a shard makes in the window.
+/// A coin that a shard creates in the window.
 #[derive(Debug, Clone, Copy)]
-struct Made {
+struct Created {
     hash: u64,
     /// Number of its block in the window.
     block: u32,
-    /// Number among those that the block makes in the shard.
+    /// Number among those that the block creates in the shard.
     number: u32,
     is_spent: bool,
 }
@@ -28,15 +28,15 @@ pub(super) struct ShardOutcome {
     pub(super) log: EntryLog,
     /// Where those of each block begin.
     pub(super) starts: Vec<usize>,
-    /// All coins that the window makes in the shard, in the order of the chain.
-    made: Vec<Made>,
-    /// How many of them were looked at for the cache.
-    settled: usize,
+    /// All coins that the window creates in the shard, in the order of the chain.
+    created: Vec<Created>,
+    /// How many of them were inserted into the cache, or need not be.
+    inserted: usize,
     #[cfg(test)]
     pub(super) fault: Option<Fault>,
 }
 
-/// The coins that are made in a window, by their hashes: numbers from 1.
+/// The coins that are created in a window, by their hashes: numbers from 1.
 struct Table {
     slots: Vec<u32>,
     mask: usize,
@@ -60,24 +60,24 @@ impl ShardOutcome {
             is_odd: false,
             log: EntryLog::default(),
             starts: Vec::new(),
-            made: Vec::new(),
-            settled: 0,
+            created: Vec::new(),
+            inserted: 0,
             #[cfg(test)]
             fault: None,
         }
     }
 
-    /// The event that makes a coin of the window.
+    /// The event that creates a coin of the window.
     #[inline]
-    fn create<'w>(&self, made: &Made, window: &[WindowBlock<'w>]) -> &'w Create {
-        &window[made.block as usize].outline.creates(self.shard)[made.number as usize]
+    fn create<'w>(&self, created: &Created, window: &[WindowBlock<'w>]) -> &'w Create {
+        &window[created.block as usize].outline.creates(self.shard)[created.number as usize]
     }
 
     /// Starts loading the script of a coin of the window.
     #[inline]
-    fn prefetch_script(&self, made: &Made, window: &[WindowBlock<'_>]) {
-        self.create(made, window)
-            .prefetch_script(window[made.block as usize].block);
+    fn prefetch_script(&self, created: &Created, window: &[WindowBlock<'_>]) {
+        self.create(created, window)
+            .prefetch_script(window[created.block as usize].block);
     }
 
     /// The slot of an outpoint, empty or not.
@@ -87,10 +87,10 @@ impl ShardOutcome {
         loop {
             match table.slots[slot]
                 .checked_sub(1)
-                .map(|number| &self.made[number as usize])
+                .map(|number| &self.created[number as usize])
             {
                 None => return slot,
-                Some(made) if made.hash == at.hash() && self.create(made, window).at == *at => return slot,
+                Some(created) if created.hash == at.hash() && self.create(created, window).at == *at => return slot,
                 Some(_) => slot = (slot + 1) & table.mask,
             }
         }
@@ -109,32 +109,34 @@ impl ShardOutcome {
         window: &[WindowBlock<'_>],
         room: &Room,
     ) -> Result<bool, StoreError> {
-        let Some(table) = self.make(window) else {
+        let Some(table) = self.tabulate(window) else {
             return Ok(false);
         };
+        // Locked after the table is there: until now only this thread's memory was used.
         let mut shard = shards.lock(self.shard);
-        Ok(self.spend(&mut shard, &table, window, room)? && self.settle(&mut shard, window)?)
+        Ok(self.spend(&mut shard, &table, window, room)? && self.insert_created(&mut shard, window)?)
     }
 
-    /// Puts all coins of the window into a table. None if an outpoint is made twice.
-    fn make(&mut self, window: &[WindowBlock<'_>]) -> Option<Table> {
+    /// Puts all coins of the window into a table. None if an outpoint is created twice.
+    fn tabulate(&mut self, window: &[WindowBlock<'_>]) -> Option<Table> {
         let creates = |block: &WindowBlock<'_>| block.outline.creates(self.shard).len();
         let count = window.iter().map(creates).sum();
         let mut table = Table::new(count);
-        self.made.reserve_exact(count);
+        self.created.reserve_exact(count);
         for (block, of) in (0..).zip(window) {
             for (number, create) in (0..).zip(of.outline.creates(self.shard)) {
                 let slot = self.slot(&table, &create.at, window);
+                // The serial code knows what holds for an outpoint that is created twice.
                 if table.slots[slot] != 0 {
                     return None;
                 }
-                self.made.push(Made {
+                self.created.push(Created {
                     hash: create.at.hash(),
                     block,
                     number,
                     is_spent: false,
                 });
-                table.slots[slot] = self.made.len() as u32;
+                table.slots[slot] = self.created.len() as u32;
             }
         }
         Some(table)
@@ -156,25 +158,25 @@ impl ShardOutcome {
             spends.extend(block.outline.spends(self.shard).iter().map(|spend| (number, spend)));
         }
         // For each spend the coin of the window that it spends, as the table has it.
-        let mut made = vec![0; spends.len()];
+        let mut created = vec![0; spends.len()];
         for Stages { found, loaded, done } in Overlapped::new(&spends) {
-            for ((_, spend), made) in spends[found.clone()].iter().zip(&mut made[found]) {
-                *made = table.slots[self.slot(table, &spend.at, window)];
-                if *made == 0 {
+            for ((_, spend), created) in spends[found.clone()].iter().zip(&mut created[found]) {
+                *created = table.slots[self.slot(table, &spend.at, window)];
+                if *created == 0 {
                     shard.prefetch_word(spend.at.hash());
                 }
             }
-            for ((_, spend), made) in spends[loaded.clone()].iter().zip(&made[loaded]) {
-                match made.checked_sub(1).map(|made| self.made[made as usize]) {
-                    Some(made) => self.prefetch_script(&made, window),
+            for ((_, spend), created) in spends[loaded.clone()].iter().zip(&created[loaded]) {
+                match created.checked_sub(1).map(|created| self.created[created as usize]) {
+                    Some(created) => self.prefetch_script(&created, window),
                     None => shard.prefetch_record(spend.at.hash()),
                 }
             }
             let used = self.log.spent_bytes();
-            for (&(block, spend), made) in spends[done.clone()].iter().zip(&made[done]) {
+            for (&(block, spend), created) in spends[done.clone()].iter().zip(&created[done]) {
                 self.begin_blocks(block);
-                let is_spent = match made.checked_sub(1) {
-                    Some(made) => self.spend_made(made as usize, (block, spend.transaction), window),
+                let is_spent = match created.checked_sub(1) {
+                    Some(created) => self.spend_created(created as usize, (block, spend.transaction), window),
                     None => shard.spend(&spend.at, &mut self.log)?,
                 };
                 if !is_spent {
@@ -206,11 +208,11 @@ impl ShardOutcome {
         }
     }
 
-    /// Spends a coin of the window. Returns false if it is spent, or not made before `spender`: the
-    /// number of a block in the window, and of a transaction in the block.
+    /// Spends a coin of the window. Returns false if it is spent, or not created before `spender`:
+    /// the number of a block in the window, and of a transaction in the block.
     #[inline]
-    fn spend_made(&mut self, made: usize, spender: (u32, u32), window: &[WindowBlock<'_>]) -> bool {
-        let coin = self.made[made];
+    fn spend_created(&mut self, created: usize, spender: (u32, u32), window: &[WindowBlock<'_>]) -> bool {
+        let coin = self.created[created];
         let create = self.create(&coin, window);
         let is_spent = coin.is_spent;
         let is_before = (coin.block, create.transaction) < spender;
@@ -225,53 +227,54 @@ impl ShardOutcome {
         if is_spent || !is_before {
             return false;
         }
-        self.made[made].is_spent = true;
+        self.created[created].is_spent = true;
         let of = &window[coin.block as usize];
         self.log.push_elsewhere(create.coin(of.block, of.context.height));
         true
     }
 
-    /// Puts the coins that are left into the cache.
+    /// Inserts the coins that are left into the cache.
     ///
     /// Where a block may overwrite coins, since BIP 34 holds there, a coin that the window spends
     /// is not looked for in the cache. No older coin can be there. Only coinbases could repeat an
     /// id, and a window is shorter than their maturity.
-    fn settle(&mut self, shard: &mut CacheShard<'_>, window: &[WindowBlock<'_>]) -> Result<bool, StoreError> {
-        let needs_nothing = |made: &Made| made.is_spent && window[made.block as usize].must_be_new == MustBeNew::No;
-        for start in (0..self.made.len()).step_by(TOGETHER) {
-            let next = start + TOGETHER..(start + 2 * TOGETHER).min(self.made.len());
-            for made in self
-                .made
+    fn insert_created(&mut self, shard: &mut CacheShard<'_>, window: &[WindowBlock<'_>]) -> Result<bool, StoreError> {
+        let needs_nothing =
+            |created: &Created| created.is_spent && window[created.block as usize].must_be_new == MustBeNew::No;
+        for start in (0..self.created.len()).step_by(TOGETHER) {
+            let next = start + TOGETHER..(start + 2 * TOGETHER).min(self.created.len());
+            for created in self
+                .created
                 .get(next)
                 .unwrap_or(&[])
                 .iter()
-                .filter(|made| !needs_nothing(made))
+                .filter(|created| !needs_nothing(created))
             {
-                shard.prefetch_insertion(made.hash);
-                if !made.is_spent {
-                    self.prefetch_script(made, window);
+                shard.prefetch_insertion(created.hash);
+                if !created.is_spent {
+                    self.prefetch_script(created, window);
                 }
             }
-            while self.settled < self.made.len().min(start + TOGETHER) {
-                let made = self.made[self.settled];
-                if !needs_nothing(&made) && !self.settle_one(shard, &made, window)? {
+            while self.inserted < self.created.len().min(start + TOGETHER) {
+                let created = self.created[self.inserted];
+                if !needs_nothing(&created) && !self.insert_one(shard, &created, window)? {
                     return Ok(false);
                 }
-                self.settled += 1;
+                self.inserted += 1;
                 #[cfg(test)]
-                assert!(self.fault != Some(Fault::PanicsWhileMaking), "a fault of the test");
+                assert!(self.fault != Some(Fault::PanicsWhileCreating), "a fault of the test");
             }
         }
         Ok(true)
     }
 
-    fn settle_one(
+    fn insert_one(
         &mut self,
         shard: &mut CacheShard<'_>,
-        made: &Made,
+        created: &Created,
         window: &[WindowBlock<'_>],
     ) -> Result<bool, StoreError> {
-        let of = &window[made.block as usize];
+        let of = &window[created.block as usize];
         let must_be_new = of.must_be_new;
         #[cfg(test)]
         let must_be_new = match self.fault {
@@ -282,8 +285,8 @@ impl ShardOutcome {
             },
             _ => must_be_new,
         };
-        let create = self.create(made, window);
-        if made.is_spent {
+        let create = self.create(created, window);
+        if created.is_spent {
             return shard.is_free(&create.at, must_be_new, &mut self.log);
         }
         // A coinbase may repeat an older one, in blocks from before BIP 30.
@@ -299,14 +302,14 @@ impl ShardOutcome {
     pub(super) fn take_back(&mut self, shards: &CacheShards<'_>, window: &[WindowBlock<'_>]) {
         self.log.forget_counts();
         let mut shard = shards.lock(self.shard);
-        let settled = self.made[..self.settled].iter().rev();
+        let inserted = self.created[..self.inserted].iter().rev();
         #[cfg(test)]
-        let settled = settled.take(match self.fault {
-            Some(Fault::ForgetsCoinToTakeBack) => self.settled.saturating_sub(1),
-            _ => self.settled,
+        let inserted = inserted.take(match self.fault {
+            Some(Fault::ForgetsCoinToTakeBack) => self.inserted.saturating_sub(1),
+            _ => self.inserted,
         });
-        for made in settled.filter(|made| !made.is_spent) {
-            let create = &window[made.block as usize].outline.creates(self.shard)[made.number as usize];
+        for created in inserted.filter(|created| !created.is_spent) {
+            let create = &window[created.block as usize].outline.creates(self.shard)[created.number as usize];
             shard.take_back_create(&create.at, &mut self.log);
         }
         let spends = window.iter().flat_map(|block| block.outline.spends(self.shard));

@@ -137,15 +137,15 @@ fn check(case: &Case, blocks_max: usize, jobs: usize, pool: &ThreadPool, fault: 
     for together in case.blocks.chunks(blocks_max) {
         let before = (coins(&cache), cache.dirty_len(), cache.counters());
         match in_shards(together, &mut cache, jobs, usize::MAX, pool, fault) {
-            WindowOutcome::Judged(judged) => {
-                for (planned, judged) in together.iter().zip(judged) {
+            WindowOutcome::Valid(valid) => {
+                for (planned, of_shards) in together.iter().zip(valid) {
                     let parent = &planned.block.header().prev_block_hash;
                     let mut record = Vec::new();
-                    write_record(magic, parent, &judged.undo, &mut record);
-                    if record != judged.record {
+                    write_record(magic, parent, &of_shards.undo, &mut record);
+                    if record != of_shards.record {
                         return Found::Different("record");
                     }
-                    undo.push(judged.undo);
+                    undo.push(of_shards.undo);
                 }
             }
             WindowOutcome::TooLarge => return Found::Different("no room"),

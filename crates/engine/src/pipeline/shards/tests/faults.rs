@@ -93,7 +93,7 @@ fn is_odd_for(fault: Fault) {
         match in_shards(&case.blocks, &mut cache, 2, usize::MAX, &pool, Some(fault)) {
             WindowOutcome::Odd => odd += 1,
             // Nothing in the window reaches the code of the fault.
-            WindowOutcome::Judged(_) => continue,
+            WindowOutcome::Valid(_) => continue,
             WindowOutcome::TooLarge => panic!("no room"),
         }
         assert_eq!(state(&cache), before);
@@ -105,12 +105,12 @@ fn is_odd_for(fault: Fault) {
 #[test]
 fn a_panic_in_a_shard_is_odd() {
     is_odd_for(Fault::PanicsWhileSpending);
-    is_odd_for(Fault::PanicsWhileMaking);
+    is_odd_for(Fault::PanicsWhileCreating);
 }
 
 #[test]
-fn a_panic_of_a_judge_is_odd() {
-    is_odd_for(Fault::PanicsInJudge);
+fn a_panic_of_a_validation_is_odd() {
+    is_odd_for(Fault::PanicsInValidation);
 }
 
 /// A read of the store fails, once or for good: the window is odd, and the cache is as before. The

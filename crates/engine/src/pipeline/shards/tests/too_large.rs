@@ -20,7 +20,7 @@ fn a_window_that_spends_too_much_is_too_large() {
             }
             outcome
         };
-        let WindowOutcome::Judged(judged) = run(usize::MAX) else {
+        let WindowOutcome::Valid(valid) = run(usize::MAX) else {
             continue;
         };
         // The least that is enough.
@@ -28,14 +28,14 @@ fn a_window_that_spends_too_much_is_too_large() {
         while low < high {
             let middle = usize::midpoint(low, high);
             match run(middle) {
-                WindowOutcome::Judged(_) => high = middle,
+                WindowOutcome::Valid(_) => high = middle,
                 WindowOutcome::TooLarge => low = middle + 1,
                 WindowOutcome::Odd => panic!("a valid window"),
             }
         }
         let mut spent = CoinList::default();
-        for judged in &judged {
-            judged.undo.coins().iter().for_each(|coin| spent.push(coin));
+        for block in &valid {
+            block.undo.coins().iter().for_each(|coin| spent.push(coin));
         }
         assert_eq!(low, spent.used());
         most = most.max(spent.coins().len());

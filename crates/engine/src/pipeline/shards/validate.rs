@@ -1,8 +1,8 @@
-//! A block of a window is judged by itself, with the coins that the shards have found.
+//! A block of a window is validated by itself, with the coins that the shards have found.
 
 #[cfg(test)]
 use super::Fault;
-use super::{Judged, ShardOutcome, WindowBlock};
+use super::{ShardOutcome, ValidBlock, WindowBlock};
 use blockmill_block::undo::write_record;
 use blockmill_block::{BlockUndo, CoinList, Coins, Magic, Transaction};
 use blockmill_rules::connect::{BlockCoins, ConnectContext, Overwriting, Spent, connect_block};
@@ -11,13 +11,13 @@ use std::convert::Infallible;
 /// Bytes of a coin in a record, about.
 const RECORD_BYTES_PER_COIN: usize = 32;
 
-/// Judges a block with the coins that the shards have found. None if it breaks a rule.
-pub(super) fn judge(
+/// Validates a block with the coins that the shards have found. None if it breaks a rule.
+pub(super) fn validate(
     number: usize,
     window: &[WindowBlock<'_>],
     outcomes: &[&ShardOutcome],
     magic: Magic,
-) -> Option<Judged> {
+) -> Option<ValidBlock> {
     let WindowBlock {
         block,
         outline,
@@ -42,7 +42,7 @@ pub(super) fn judge(
     }
     #[cfg(test)]
     assert!(
-        number + 1 < window.len() || outcomes[0].fault != Some(Fault::PanicsInJudge),
+        number + 1 < window.len() || outcomes[0].fault != Some(Fault::PanicsInValidation),
         "a fault of the test"
     );
     let ends = (1..block.transaction_count()).map(|index| block.input_range(index).end - first);
@@ -56,7 +56,7 @@ pub(super) fn judge(
     connect_block(block, &context, &mut coins).ok()?;
     let mut record = Vec::with_capacity(undo.coins().len() * RECORD_BYTES_PER_COIN);
     write_record(magic, &block.header().prev_block_hash, &undo, &mut record);
-    Some(Judged { undo, record })
+    Some(ValidBlock { undo, record })
 }
 
 /// The coins of a shard, or with a fault of the test those of another, if it has as many as `end`.
