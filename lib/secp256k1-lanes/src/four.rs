@@ -7,6 +7,7 @@
 
 use crate::word::{LANES_MAX, Mask, Row, Word, add_multiple_by_halves, add_product_by_rows, square_by_rows};
 use std::arch::x86_64::*;
+use crate::field::FOLD_256;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
@@ -37,8 +38,14 @@ pub(crate) trait Multiplier: Copy + Debug {
     }
     /// As [`Word::add_multiple`].
     #[inline(always)]
-    fn add_multiple(columns: &mut [Four<Self>; 6], number: &[Four<Self>; 5], limb: Four<Self>) {
+    fn add_multiple(columns: &mut [Four<Self>; 6], number: &[Four<Self>; 5], limb: u64) {
         add_multiple_by_halves(columns, number, limb);
+    }
+    /// As [`Word::add_top`].
+    #[inline(always)]
+    fn add_top(low: [Four<Self>; 2], top: Four<Self>) -> [Four<Self>; 2] {
+        let fold = Four::splat(FOLD_256);
+        [low[0].add_product_low(top, fold), low[1].add_product_high(top, fold)]
     }
     /// As [`Word::apart`].
     #[inline(always)]
@@ -250,8 +257,12 @@ impl<M: Multiplier> Word for Four<M> {
         M::square(a)
     }
     #[inline(always)]
-    fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: Self) {
+    fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: u64) {
         M::add_multiple(columns, number, limb);
+    }
+    #[inline(always)]
+    fn add_top(low: [Self; 2], top: Self) -> [Self; 2] {
+        M::add_top(low, top)
     }
     #[inline(always)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {

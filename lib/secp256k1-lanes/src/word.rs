@@ -4,6 +4,7 @@
 //! source runs on vector registers, on a single `u64`, and, in tests, on intervals, which prove
 //! that nothing overflows.
 
+use crate::field::FOLD_256;
 use std::fmt::Debug;
 
 /// Words computed side by side, one for each element of an array. Unlike `std::array::from_fn` it
@@ -120,8 +121,14 @@ pub(crate) trait Word: Copy + Debug {
     }
     /// Adds the product of a number of five limbs and a limb to its six columns.
     #[inline(always)]
-    fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: Self) {
+    fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: u64) {
         add_multiple_by_halves(columns, number, limb);
+    }
+    /// Adds what is above 2^256, folded, to the two lowest limbs.
+    #[inline(always)]
+    fn add_top(low: [Self; 2], top: Self) -> [Self; 2] {
+        let fold = Self::splat(FOLD_256);
+        [low[0].add_product_low(top, fold), low[1].add_product_high(top, fold)]
     }
     /// Runs `work` in a function of its own, if the code of this type's products is so long that
     /// copies of it at all call sites would not fit the processor's cache, or would take too long
@@ -189,7 +196,8 @@ pub(crate) fn square_by_rows<W: Word>(a: &[W; 5]) -> [W; 10] {
 }
 
 #[inline(always)]
-pub(crate) fn add_multiple_by_halves<W: Word>(columns: &mut [W; 6], number: &[W; 5], limb: W) {
+pub(crate) fn add_multiple_by_halves<W: Word>(columns: &mut [W; 6], number: &[W; 5], limb: u64) {
+    let limb = W::splat(limb);
     for k in 0..5 {
         columns[k] = columns[k].add_product_low(number[k], limb);
     }
