@@ -208,6 +208,8 @@ fn add_all(columns: &mut [Avx2; 10], a: &[__m256d; 5], b: &[__m256d; 5]) {
 }
 
 impl Multiplier for Fma {
+    #[cfg(test)]
+    const SIGNED_HALVES: bool = true;
     #[inline]
     fn vectorize<R>(work: impl FnOnce() -> R) -> R {
         #[target_feature(enable = "avx2,fma")]

@@ -244,7 +244,7 @@ impl<W: Word> Product<W> {
     fn fold_top(mut low: [W; 5], above: W) -> Lazy<W> {
         // Bit 0 of `above` has the weight 2^260, which is bit 4 above 2^256.
         let top = low[4].shift_right::<TOP_BITS>().add(above.shift_left::<4>());
-        top.promise_below::<LIMB_BITS>();
+        top.promise_below::<42>();
         low[4] = low[4].and(W::splat(TOP_MASK));
         let [first, second] = W::add_top([low[0], low[1]], top);
         low[0] = first;

@@ -5,14 +5,18 @@
     reason = "intrinsics need their instructions, loads and stores a pointer"
 )]
 
-use crate::word::{LANES_MAX, Mask, Row, Word, add_multiple_by_halves, add_product_by_rows, square_by_rows};
+use crate::word::{
+    LANES_MAX, Mask, Row, Word, add_multiple_by_halves, add_product_by_rows, add_top_by_halves, square_by_rows,
+};
 use std::arch::x86_64::*;
-use crate::field::FOLD_256;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
 /// What the four lanes multiply with.
 pub(crate) trait Multiplier: Copy + Debug {
+    /// As [`Word::SIGNED_HALVES`].
+    #[cfg(test)]
+    const SIGNED_HALVES: bool = false;
     /// As [`Word::vectorize`]; the instructions of AVX2 are among those of the multiplier.
     fn vectorize<R>(work: impl FnOnce() -> R) -> R;
     /// As [`Word::add_product_low`].
@@ -44,8 +48,7 @@ pub(crate) trait Multiplier: Copy + Debug {
     /// As [`Word::add_top`].
     #[inline(always)]
     fn add_top(low: [Four<Self>; 2], top: Four<Self>) -> [Four<Self>; 2] {
-        let fold = Four::splat(FOLD_256);
-        [low[0].add_product_low(top, fold), low[1].add_product_high(top, fold)]
+        add_top_by_halves(low, top)
     }
     /// As [`Word::apart`].
     #[inline(always)]
@@ -175,6 +178,8 @@ fn transpose<M: Multiplier>(rows: [Four<M>; 4]) -> [Four<M>; 4] {
 
 impl<M: Multiplier> Word for Four<M> {
     const LANES: usize = 4;
+    #[cfg(test)]
+    const SIGNED_HALVES: bool = M::SIGNED_HALVES;
 
     type Mask = Mask4;
 

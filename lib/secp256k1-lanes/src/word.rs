@@ -66,6 +66,10 @@ pub(crate) trait Word: Copy + Debug {
     /// Lanes; 8 at most.
     const LANES: usize;
 
+    /// Whether the low halves of products have a sign (`signed.rs`).
+    #[cfg(test)]
+    const SIGNED_HALVES: bool = false;
+
     type Mask: Mask;
 
     /// Runs `work` where the instructions of this type may be used. All other operations must
@@ -124,11 +128,10 @@ pub(crate) trait Word: Copy + Debug {
     fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: u64) {
         add_multiple_by_halves(columns, number, limb);
     }
-    /// Adds what is above 2^256, folded, to the two lowest limbs.
+    /// Adds what is above 2^256, folded, to the two lowest limbs. It is below 2^42.
     #[inline(always)]
     fn add_top(low: [Self; 2], top: Self) -> [Self; 2] {
-        let fold = Self::splat(FOLD_256);
-        [low[0].add_product_low(top, fold), low[1].add_product_high(top, fold)]
+        add_top_by_halves(low, top)
     }
     /// Runs `work` in a function of its own, if the code of this type's products is so long that
     /// copies of it at all call sites would not fit the processor's cache, or would take too long
@@ -210,4 +213,10 @@ pub(crate) fn add_multiple_by_halves<W: Word>(columns: &mut [W; 6], number: &[W;
 #[inline(always)]
 pub(crate) fn is_odd<W: Word>(word: W) -> W::Mask {
     word.and(W::splat(1)).is_zero().not()
+}
+
+#[inline(always)]
+pub(crate) fn add_top_by_halves<W: Word>(low: [W; 2], top: W) -> [W; 2] {
+    let fold = W::splat(FOLD_256);
+    [low[0].add_product_low(top, fold), low[1].add_product_high(top, fold)]
 }
