@@ -1,13 +1,20 @@
 //! Four lanes of AVX2 whose products come from the multiply-add of floating point.
 //!
 //! A product of two limbs has 104 bits, a float 53. The first multiply-add rounds the product to
-//! the nearest multiple of 2^52, its high part. The second one subtracts that part from the
-//! product. What is left, the low part, is at most 2^51 on either side of zero, so it is exact.
-//! Where it is below zero, the high half is one less and the low half 2^52 more: the halves are
-//! those of the exact product, as IFMA computes them (`tests/agreement.rs`). Floats are rounded to
-//! nearest, as Rust has it.
+//! the nearest multiple of 2^52, its high half. The second one takes that half away from the
+//! product. What is left, the low half, is at most 2^51 on either side of zero, so it is exact
+//! (`signed.rs`). Floats are rounded to nearest, and to even between two, as Rust has it.
 //!
-//! Products by `vpmuludq`, in halves of 26 bits, take 35 ns for 25 pairs, and these 31 ns at most.
+//! A sum of floats as they are would be rounded. So their bits are added up as integers: an integer
+//! below 2^52 plus 2^52 has the integer in the lowest bits. What the bits have beside their values
+//! is a constant, and is taken away where the sum begins.
+//!
+//! # Order
+//!
+//! A product is 25 pairs of limbs, which processors compute side by side, and then a chain: the
+//! upper columns are carried, folded into the lower ones, and these are carried and folded again.
+//! The chain takes as long as the pairs. So the pairs of the upper columns come first, and what the
+//! chain can do without a multiply-add it does without.
 
 #![expect(unsafe_code, reason = "intrinsics need their instructions")]
 
@@ -115,22 +122,8 @@ const fn without_bits(low: u64, high: u64) -> u64 {
         .wrapping_sub(HIGH_BITS.wrapping_mul(high))
 }
 
-/// What the columns of a product begin with.
-const PRODUCT_START: [u64; 10] = {
-    let mut start = START;
-    let mut column = 0;
-    while column < 10 {
-        let high = if column == 0 { 0 } else { pairs(column - 1) };
-        let low = if column == 9 { 0 } else { pairs(column) };
-        start[column] = start[column].wrapping_add(without_bits(low, high));
-        column += 1;
-    }
-    start
-};
-
-/// What the columns of a square begin with once the sums of products of two different limbs have
-/// been doubled, and their bits with them.
-const SQUARE_START: [u64; 10] = {
+/// What the sums of bits of a product begin with.
+const BITS_START: [u64; 10] = {
     let mut start = START;
     let mut column = 0;
     while column < 10 {
@@ -143,8 +136,8 @@ const SQUARE_START: [u64; 10] = {
 };
 
 #[inline(always)]
-fn start(numbers: &[u64; 10]) -> [Avx2; 10] {
-    let [a, b, c, d, e, f, g, h, i, j] = *numbers;
+fn start() -> [Avx2; 10] {
+    let [a, b, c, d, e, f, g, h, i, j] = BITS_START;
     [
         Avx2::splat(a),
         Avx2::splat(b),
@@ -231,24 +224,26 @@ impl Multiplier for Fma {
     }
     #[inline(always)]
     fn add_product(columns: &mut [Avx2; 10], a: &[Avx2; 5], b: &[Avx2; 5]) {
-        for (column, start) in columns.iter_mut().zip(PRODUCT_START) {
+        for (column, start) in columns.iter_mut().zip(BITS_START) {
             *column = column.add(Avx2::splat(start));
         }
         add_all(columns, &floats(a), &floats(b));
     }
     #[inline(always)]
     fn product(a: &[Avx2; 5], b: &[Avx2; 5]) -> [Avx2; 10] {
-        let mut columns = start(&PRODUCT_START);
+        let mut columns = start();
         add_all(&mut columns, &floats(a), &floats(b));
         columns
     }
+    /// Products of two different limbs come twice: their sums are doubled. The middle column is the
+    /// upper ones' and the lower ones', and is doubled last.
     #[inline(always)]
     fn square(a: &[Avx2; 5]) -> [Avx2; 10] {
         let a = floats(a);
         let mut end = splat_float(PRODUCT_END);
         let mut columns = [Avx2::splat(0); 10];
         add_pairs!(&mut columns, &mut end, a, a, 4 3, 4 2, 4 1, 4 0, 3 2, 3 1);
-        let start = start(&SQUARE_START);
+        let start = start();
         for column in 5..10 {
             columns[column] = columns[column].add(columns[column]).add(start[column]);
         }
@@ -277,6 +272,8 @@ impl Multiplier for Fma {
     }
     #[inline(always)]
     fn add_top(low: [Avx2; 2], top: Avx2) -> [Avx2; 2] {
+        // 2^256 modulo p is 2^32 and a small number. One multiply-add for that, and shifts, are a
+        // shorter chain than two multiply-adds.
         compute!({
             let end = splat_float(LIMB_END);
             let float = _mm256_sub_pd(_mm256_castsi256_pd(_mm256_or_si256(top.0, bits(end))), end);
