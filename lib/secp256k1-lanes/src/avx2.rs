@@ -1,17 +1,25 @@
 //! Four lanes of AVX2 whose products come from the multiply-add of floating point.
 //!
 //! A product of two limbs has 104 bits, a float 53. The first multiply-add rounds the product to
-//! the nearest multiple of 2^52, its high part. The second one subtracts that part from the
-//! product. What is left, the low part, is at most 2^51 on either side of zero, so it is exact.
-//! Where it is below zero, the high half is one less and the low half 2^52 more: the halves are
-//! those of the exact product, as IFMA computes them (`tests/agreement.rs`). Floats are rounded to
-//! nearest, as Rust has it.
+//! the nearest multiple of 2^52, its high half. The second one takes that half away from the
+//! product. What is left, the low half, is at most 2^51 on either side of zero, so it is exact
+//! (`signed.rs`). Floats are rounded to nearest, and to even between two, as Rust has it.
 //!
-//! Products by `vpmuludq`, in halves of 26 bits, take 35 ns for 25 pairs, and these 31 ns at most.
+//! A sum of floats as they are would be rounded. So their bits are added up as integers: an integer
+//! below 2^52 plus 2^52 has the integer in the lowest bits. What the bits have beside their values
+//! is a constant, and is taken away where the sum begins.
+//!
+//! # Order
+//!
+//! A product is 25 pairs of limbs, which processors compute side by side, and then a chain: the
+//! upper columns are carried, folded into the lower ones, and these are carried and folded again.
+//! The chain takes as long as the pairs. So the pairs of the upper columns come first, and what the
+//! chain can do without a multiply-add it does without.
 
 #![expect(unsafe_code, reason = "intrinsics need their instructions")]
 
 use crate::four::{Four, Multiplier, compute};
+use crate::signed::{FOLD_256_LOW, FOLD_256_SHIFT, START};
 use crate::word::{LIMB_BITS, LIMB_MASK, Word};
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -65,26 +73,9 @@ fn float(limb: __m256i) -> __m256d {
     })
 }
 
-/// A product in two parts.
-struct Parts {
-    /// 2^104 plus the multiple of 2^52 that is nearest to the product.
-    high: __m256d,
-    /// What the product has more than that: from -2^51 to 2^51.
-    low: __m256d,
-    /// 1 where `low` is below 0.
-    borrow: __m256i,
-}
-
-#[inline(always)]
-fn product(a: __m256d, b: __m256d, end: __m256d) -> Parts {
-    compute!({
-        let high = _mm256_fmadd_pd(a, b, end);
-        // The difference is exact, and the multiply-subtract rounds once: nothing is lost.
-        let low = _mm256_fmsub_pd(a, b, _mm256_sub_pd(high, end));
-        let borrow = _mm256_srli_epi64::<63>(bits(low));
-        Parts { high, low, borrow }
-    })
-}
+/// What the bits of one low half and of one high half have beside their values.
+const LOW_BITS: u64 = SIGNED_END.to_bits();
+const HIGH_BITS: u64 = PRODUCT_END.to_bits();
 
 #[inline(always)]
 fn floats(limbs: &[Avx2; 5]) -> [__m256d; 5] {
@@ -97,162 +88,121 @@ fn floats(limbs: &[Avx2; 5]) -> [__m256d; 5] {
     ]
 }
 
-/// What the bits of one low part and of one high part have beside their values.
-const LOW_BITS: u64 = SIGNED_END.to_bits();
-const HIGH_BITS: u64 = PRODUCT_END.to_bits();
-
-/// What one column hands to the next.
-struct Carried {
-    /// [`PRODUCT_END`].
-    end: __m256d,
-    /// The sum of high halves.
-    high: Avx2,
+/// The bits of both halves of a product: the low half, which has a sign, and the high half.
+#[inline(always)]
+fn halves(a: __m256d, b: __m256d, end: __m256d) -> [Avx2; 2] {
+    compute!({
+        let high = _mm256_fmadd_pd(a, b, end);
+        // The difference is exact, and the multiply-add rounds once: nothing is lost.
+        let low = _mm256_fmadd_pd(a, b, _mm256_sub_pd(end, high));
+        let low = _mm256_add_pd(low, splat_float(SIGNED_END));
+        [Four::new(bits(low)), Four::new(bits(high))]
+    })
 }
 
-impl Carried {
-    #[inline(always)]
-    fn new() -> Self {
-        Self {
-            end: splat_float(PRODUCT_END),
-            high: Avx2::splat(0),
-        }
+/// The low and the high half of a product, as IFMA has them: none is below 0.
+#[inline(always)]
+fn exact_halves(a: __m256i, b: __m256i) -> [Avx2; 2] {
+    let [low, high] = halves(float(a), float(b), splat_float(PRODUCT_END));
+    let (low, high) = (low.sub(Avx2::splat(LOW_BITS)), high.sub(Avx2::splat(HIGH_BITS)));
+    let borrow = low.shift_right::<63>();
+    [low.add(borrow.shift_left_by(LIMB_BITS)), high.sub(borrow)]
+}
+
+/// How many pairs of limbs have the low half of their product in a column.
+const fn pairs(column: usize) -> u64 {
+    5_u64.saturating_sub(column.abs_diff(4) as u64)
+}
+
+/// What the bits of `low` low halves and of `high` high halves have beside their values, as a
+/// number to add.
+const fn without_bits(low: u64, high: u64) -> u64 {
+    0_u64
+        .wrapping_sub(LOW_BITS.wrapping_mul(low))
+        .wrapping_sub(HIGH_BITS.wrapping_mul(high))
+}
+
+/// What the sums of bits of a product begin with.
+const BITS_START: [u64; 10] = {
+    let mut start = START;
+    let mut column = 0;
+    while column < 10 {
+        let high = if column == 0 { 0 } else { pairs(column - 1) };
+        let low = if column == 9 { 0 } else { pairs(column) };
+        start[column] = start[column].wrapping_add(without_bits(low, high));
+        column += 1;
     }
+    start
+};
+
+#[inline(always)]
+fn start() -> [Avx2; 10] {
+    let [a, b, c, d, e, f, g, h, i, j] = BITS_START;
+    [
+        Avx2::splat(a),
+        Avx2::splat(b),
+        Avx2::splat(c),
+        Avx2::splat(d),
+        Avx2::splat(e),
+        Avx2::splat(f),
+        Avx2::splat(g),
+        Avx2::splat(h),
+        Avx2::splat(i),
+        Avx2::splat(j),
+    ]
 }
 
-/// Makes the products of the next column depend on the sum of this one. Without it the compiler
-/// computes all products first, for which there are too few registers.
+/// Keeps the compiler from changing the order of sums and products: it would compute all products
+/// first, for which there are too few registers. The next product takes its `end` from here.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn in_turn(carried: &mut Carried) {
+fn in_turn(end: &mut __m256d, a: &mut Avx2, b: &mut Avx2) {
     // SAFETY: the text is a comment, no instruction.
     unsafe {
         asm!(
-            "/* {0} {1} */",
-            inout(ymm_reg) carried.end,
-            inout(ymm_reg) carried.high.0,
+            "/* {0} {1} {2} */",
+            inout(ymm_reg) *end,
+            inout(ymm_reg) a.0,
+            inout(ymm_reg) b.0,
             options(pure, nomem, nostack, preserves_flags),
         );
     }
 }
 
-/// Sums of the products of one column.
-#[derive(Clone, Copy)]
-struct Sums {
-    /// [`PRODUCT_END`].
-    end: __m256d,
-    /// Bits of low parts, each plus [`SIGNED_END`].
-    low: Avx2,
-    /// Bits of high parts.
-    high: Avx2,
-    borrows: Avx2,
-}
-
-impl Sums {
-    #[inline(always)]
-    fn new(low: Avx2, end: __m256d) -> Self {
-        Self {
-            end,
-            low,
-            high: Avx2::splat(0),
-            borrows: Avx2::splat(0),
-        }
-    }
-
-    #[inline(always)]
-    fn plus(self, a: __m256d, b: __m256d) -> Self {
-        let Parts { high, low, borrow } = product(a, b, self.end);
-        Self {
-            end: self.end,
-            low: self
-                .low
-                .add(Four::new(bits(compute!(_mm256_add_pd(low, splat_float(SIGNED_END)))))),
-            high: self.high.add(Four::new(bits(high))),
-            borrows: self.borrows.add(Four::new(borrow)),
-        }
-    }
-
-    #[inline(always)]
-    fn twice(self) -> Self {
-        Self {
-            end: self.end,
-            low: self.low.add(self.low),
-            high: self.high.add(self.high),
-            borrows: self.borrows.add(self.borrows),
-        }
-    }
-
-    /// The column; what it carries to the next one is `carried`.
-    #[inline(always)]
-    fn finish(self, carried: &mut Carried) -> Avx2 {
-        // The high halves of this column belong to the next one.
-        carried.high = self.high.sub(self.borrows);
-        compute!(in_turn(carried));
-        self.low.add(self.borrows.shift_left::<LIMB_BITS>())
-    }
-}
-
-/// How many pairs of limbs have their product's low half in a column.
-const fn pairs(column: usize) -> u64 {
-    5_u64.saturating_sub(column.abs_diff(4) as u64)
-}
-
-/// A column of a product, or of a square of `a`, and what it carries to the next one.
-///
-/// A sum is made of bits of floating point numbers. What those have beside their values is
-/// subtracted beforehand.
+/// Adds the product of two limbs to its columns, as bits.
 #[inline(always)]
-fn column<const COLUMN: usize, const SQUARE: bool>(carried: &mut Carried, a: &[__m256d; 5], b: &[__m256d; 5]) -> Avx2 {
-    let beside = const {
-        let high = if COLUMN == 0 {
-            0
-        } else {
-            HIGH_BITS.wrapping_mul(pairs(COLUMN - 1))
-        };
-        LOW_BITS.wrapping_mul(pairs(COLUMN)).wrapping_add(high)
-    };
-    let before = carried.high.sub(Avx2::splat(beside));
-    let first = const { COLUMN.saturating_sub(4) };
-    let sums = if SQUARE {
-        let mut sums = Sums::new(Avx2::splat(0), carried.end);
-        // Products of two different limbs come twice in a square: their sum is doubled.
-        for i in first..const { COLUMN.div_ceil(2) } {
-            sums = sums.plus(a[i], a[COLUMN - i]);
-        }
-        sums = sums.twice();
-        if COLUMN.is_multiple_of(2) {
-            sums = sums.plus(a[COLUMN / 2], a[COLUMN / 2]);
-        }
-        // After the doubling, which must not double what came from the column before.
-        sums.low = sums.low.add(before);
-        sums
-    } else {
-        let mut sums = Sums::new(before, carried.end);
-        for i in first..const { if COLUMN < 5 { COLUMN + 1 } else { 5 } } {
-            sums = sums.plus(a[i], b[COLUMN - i]);
-        }
-        sums
-    };
-    sums.finish(carried)
+fn add_bits_at<const N: usize>(columns: &mut [Avx2; N], column: usize, a: __m256d, b: __m256d, end: &mut __m256d) {
+    let [low, high] = halves(a, b, *end);
+    let [mut first, mut second] = [columns[column].add(low), columns[column + 1].add(high)];
+    compute!(in_turn(end, &mut first, &mut second));
+    columns[column] = first;
+    columns[column + 1] = second;
 }
 
+/// Adds the products of pairs of limbs, as bits. Pairs are written out: what the compiler leaves as
+/// a loop keeps its columns in memory.
+macro_rules! add_pairs {
+    ($columns:expr, $end:expr, $a:expr, $b:expr, $($i:literal $j:literal),+) => {
+        $(add_bits_at($columns, $i + $j, $a[$i], $b[$j], $end);)+
+    };
+}
+
+/// Adds the products of all pairs of limbs. Those of the upper columns come first: what folds them
+/// into the lower ones is a long chain, which the others are computed beside.
 #[inline(always)]
-fn all_columns<const SQUARE: bool>(a: &[__m256d; 5], b: &[__m256d; 5]) -> [Avx2; 10] {
-    let mut carried = Carried::new();
-    [
-        column::<0, SQUARE>(&mut carried, a, b),
-        column::<1, SQUARE>(&mut carried, a, b),
-        column::<2, SQUARE>(&mut carried, a, b),
-        column::<3, SQUARE>(&mut carried, a, b),
-        column::<4, SQUARE>(&mut carried, a, b),
-        column::<5, SQUARE>(&mut carried, a, b),
-        column::<6, SQUARE>(&mut carried, a, b),
-        column::<7, SQUARE>(&mut carried, a, b),
-        column::<8, SQUARE>(&mut carried, a, b),
-        carried.high.sub(Avx2::splat(HIGH_BITS)),
-    ]
+fn add_all(columns: &mut [Avx2; 10], a: &[__m256d; 5], b: &[__m256d; 5]) {
+    let mut end = splat_float(PRODUCT_END);
+    add_pairs!(columns, &mut end, a, b, 4 4, 4 3, 4 2, 4 1, 4 0);
+    add_pairs!(columns, &mut end, a, b, 3 4, 3 3, 3 2, 3 1);
+    add_pairs!(columns, &mut end, a, b, 2 4, 2 3, 2 2);
+    add_pairs!(columns, &mut end, a, b, 1 4, 1 3, 0 4);
+    add_pairs!(columns, &mut end, a, b, 3 0, 2 1, 1 2, 0 3);
+    add_pairs!(columns, &mut end, a, b, 2 0, 1 1, 0 2, 1 0, 0 1, 0 0);
 }
 
 impl Multiplier for Fma {
+    #[cfg(test)]
+    const SIGNED_HALVES: bool = true;
     #[inline]
     fn vectorize<R>(work: impl FnOnce() -> R) -> R {
         #[target_feature(enable = "avx2,fma")]
@@ -264,48 +214,78 @@ impl Multiplier for Fma {
     }
     #[inline(always)]
     fn add_low(sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
-        let Parts { low, borrow, .. } = product(float(a), float(b), splat_float(PRODUCT_END));
-        compute!({
-            let signed_end = splat_float(SIGNED_END);
-            let low = _mm256_sub_epi64(bits(_mm256_add_pd(low, signed_end)), bits(signed_end));
-            let borrowed = _mm256_slli_epi64::<{ LIMB_BITS as i32 }>(borrow);
-            _mm256_add_epi64(sum, _mm256_add_epi64(low, borrowed))
-        })
+        let [low, _] = exact_halves(a, b);
+        compute!(_mm256_add_epi64(sum, low.0))
     }
     #[inline(always)]
     fn add_high(sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
-        let Parts { high, borrow, .. } = product(float(a), float(b), splat_float(PRODUCT_END));
-        compute!({
-            let high = _mm256_sub_epi64(bits(high), bits(splat_float(PRODUCT_END)));
-            _mm256_add_epi64(sum, _mm256_sub_epi64(high, borrow))
-        })
+        let [_, high] = exact_halves(a, b);
+        compute!(_mm256_add_epi64(sum, high.0))
     }
     #[inline(always)]
     fn add_product(columns: &mut [Avx2; 10], a: &[Avx2; 5], b: &[Avx2; 5]) {
-        for (column, product) in columns.iter_mut().zip(Self::product(a, b)) {
-            *column = column.add(product);
+        for (column, start) in columns.iter_mut().zip(BITS_START) {
+            *column = column.add(Avx2::splat(start));
         }
+        add_all(columns, &floats(a), &floats(b));
     }
     #[inline(always)]
     fn product(a: &[Avx2; 5], b: &[Avx2; 5]) -> [Avx2; 10] {
-        all_columns::<false>(&floats(a), &floats(b))
+        let mut columns = start();
+        add_all(&mut columns, &floats(a), &floats(b));
+        columns
     }
+    /// Products of two different limbs come twice: their sums are doubled. The middle column is the
+    /// upper ones' and the lower ones', and is doubled last.
     #[inline(always)]
     fn square(a: &[Avx2; 5]) -> [Avx2; 10] {
         let a = floats(a);
-        all_columns::<true>(&a, &a)
+        let mut end = splat_float(PRODUCT_END);
+        let mut columns = [Avx2::splat(0); 10];
+        add_pairs!(&mut columns, &mut end, a, a, 4 3, 4 2, 4 1, 4 0, 3 2, 3 1);
+        let start = start();
+        for column in 5..10 {
+            columns[column] = columns[column].add(columns[column]).add(start[column]);
+        }
+        add_pairs!(&mut columns, &mut end, a, a, 4 4, 3 3);
+        let [middle, high] = halves(a[2], a[2], end);
+        columns[5] = columns[5].add(high);
+        add_pairs!(&mut columns, &mut end, a, a, 3 0, 2 1, 2 0, 1 0);
+        for column in 0..5 {
+            columns[column] = columns[column].add(columns[column]).add(start[column]);
+        }
+        columns[4] = columns[4].add(middle);
+        add_pairs!(&mut columns, &mut end, a, a, 1 1, 0 0);
+        columns
     }
     #[inline(always)]
-    fn add_multiple(columns: &mut [Avx2; 6], number: &[Avx2; 5], limb: Avx2) {
-        let limb = float(limb.0);
-        let mut carried = Carried::new();
-        for (column, number) in number.iter().enumerate() {
-            let beside = LOW_BITS.wrapping_add(if column == 0 { 0 } else { HIGH_BITS });
-            let before = carried.high.sub(Avx2::splat(beside));
-            let sums = Sums::new(before, carried.end).plus(float(number.0), limb);
-            columns[column] = columns[column].add(sums.finish(&mut carried));
+    fn add_multiple(columns: &mut [Avx2; 6], number: &[Avx2; 5], limb: u64) {
+        let limb = splat_float(limb as f64);
+        let mut end = splat_float(PRODUCT_END);
+        for (k, number) in number.iter().enumerate() {
+            add_bits_at(columns, k, float(number.0), limb, &mut end);
         }
-        columns[5] = columns[5].add(carried.high.sub(Avx2::splat(HIGH_BITS)));
+        for (k, column) in columns.iter_mut().enumerate() {
+            let beside = without_bits(u64::from(k < 5), u64::from(k > 0));
+            *column = column.add(Avx2::splat(beside));
+        }
+    }
+    #[inline(always)]
+    fn add_top(low: [Avx2; 2], top: Avx2) -> [Avx2; 2] {
+        // 2^256 modulo p is 2^32 and a small number. One multiply-add for that, and shifts, are a
+        // shorter chain than two multiply-adds.
+        compute!({
+            let end = splat_float(LIMB_END);
+            let float = _mm256_sub_pd(_mm256_castsi256_pd(_mm256_or_si256(top.0, bits(end))), end);
+            // Exact: a number below 2^42 times one of 10 bits.
+            let product = _mm256_fmadd_pd(float, splat_float(FOLD_256_LOW as f64), end);
+            let first = low[0].add(Four::new(bits(product)).sub(Four::new(bits(end))));
+            let shifted = top.shift_left_by(FOLD_256_SHIFT).and(Avx2::splat(LIMB_MASK));
+            [
+                first.add(shifted),
+                low[1].add(top.shift_right_by(LIMB_BITS - FOLD_256_SHIFT)),
+            ]
+        })
     }
     #[inline(always)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {

@@ -10,6 +10,9 @@ pub(crate) enum Fault {
     Carry(usize),
     /// The carry out of an upper column of a product.
     UpperCarry(usize),
+    /// What a column of a product with signed halves begins with.
+    #[cfg(test)]
+    Start(usize),
     /// What a field product has above 2^260.
     AboveFold,
     /// What a field product has above 2^256.

@@ -16,10 +16,10 @@ use crate::fault::{Fault, is_planted};
 use crate::word::{LIMB_BITS, LIMB_MASK, Word};
 
 /// 2^256 modulo p.
-const FOLD_256: u64 = 0x1_0000_03D1;
+pub(crate) const FOLD_256: u64 = 0x1_0000_03D1;
 
 /// 2^260 modulo p.
-const FOLD_260: u64 = FOLD_256 << 4;
+pub(crate) const FOLD_260: u64 = FOLD_256 << 4;
 
 /// Bits of the highest limb of a number below 2^256.
 const TOP_BITS: u32 = 48;
@@ -218,7 +218,6 @@ impl<W: Word> Product<W> {
     #[inline(always)]
     fn fold_upper(self) -> ([W; 5], W) {
         let Self(mut c) = self;
-        let fold = W::splat(FOLD_260);
         // A multiply-add reads 52 bits of a factor. So the upper columns are carried before they
         // are multiplied by the fold. The lower ones only get sums, and are carried later.
         for k in 5..9 {
@@ -228,7 +227,7 @@ impl<W: Word> Product<W> {
         }
         c[9].promise_below::<LIMB_BITS>();
         let mut folded = [c[0], c[1], c[2], c[3], c[4], W::splat(0)];
-        W::add_multiple(&mut folded, &[c[5], c[6], c[7], c[8], c[9]], fold);
+        W::add_multiple(&mut folded, &[c[5], c[6], c[7], c[8], c[9]], FOLD_260);
         let [a, b, c, d, e, above] = folded;
         (
             [a, b, c, d, e],
@@ -243,14 +242,14 @@ impl<W: Word> Product<W> {
     /// What is above 2^256 folded into the lowest limbs.
     #[inline(always)]
     fn fold_top(mut low: [W; 5], above: W) -> Lazy<W> {
-        let fold = W::splat(FOLD_256);
         // Bit 0 of `above` has the weight 2^260, which is bit 4 above 2^256.
         let top = low[4].shift_right::<TOP_BITS>().add(above.shift_left::<4>());
-        top.promise_below::<LIMB_BITS>();
+        top.promise_below::<42>();
         low[4] = low[4].and(W::splat(TOP_MASK));
-        low[0] = low[0].add_product_low(top, fold);
+        let [first, second] = W::add_top([low[0], low[1]], top);
+        low[0] = first;
         if !is_planted::<W>(Fault::TopFold) {
-            low[1] = low[1].add_product_high(top, fold);
+            low[1] = second;
         }
         Lazy(low)
     }

@@ -5,13 +5,18 @@
     reason = "intrinsics need their instructions, loads and stores a pointer"
 )]
 
-use crate::word::{LANES_MAX, Mask, Row, Word, add_multiple_by_halves, add_product_by_rows, square_by_rows};
+use crate::word::{
+    LANES_MAX, Mask, Row, Word, add_multiple_by_halves, add_product_by_rows, add_top_by_halves, square_by_rows,
+};
 use std::arch::x86_64::*;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
 /// What the four lanes multiply with.
 pub(crate) trait Multiplier: Copy + Debug {
+    /// As [`Word::SIGNED_HALVES`].
+    #[cfg(test)]
+    const SIGNED_HALVES: bool = false;
     /// As [`Word::vectorize`]; the instructions of AVX2 are among those of the multiplier.
     fn vectorize<R>(work: impl FnOnce() -> R) -> R;
     /// As [`Word::add_product_low`].
@@ -37,8 +42,13 @@ pub(crate) trait Multiplier: Copy + Debug {
     }
     /// As [`Word::add_multiple`].
     #[inline(always)]
-    fn add_multiple(columns: &mut [Four<Self>; 6], number: &[Four<Self>; 5], limb: Four<Self>) {
+    fn add_multiple(columns: &mut [Four<Self>; 6], number: &[Four<Self>; 5], limb: u64) {
         add_multiple_by_halves(columns, number, limb);
+    }
+    /// As [`Word::add_top`].
+    #[inline(always)]
+    fn add_top(low: [Four<Self>; 2], top: Four<Self>) -> [Four<Self>; 2] {
+        add_top_by_halves(low, top)
     }
     /// As [`Word::apart`].
     #[inline(always)]
@@ -168,6 +178,8 @@ fn transpose<M: Multiplier>(rows: [Four<M>; 4]) -> [Four<M>; 4] {
 
 impl<M: Multiplier> Word for Four<M> {
     const LANES: usize = 4;
+    #[cfg(test)]
+    const SIGNED_HALVES: bool = M::SIGNED_HALVES;
 
     type Mask = Mask4;
 
@@ -250,8 +262,12 @@ impl<M: Multiplier> Word for Four<M> {
         M::square(a)
     }
     #[inline(always)]
-    fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: Self) {
+    fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: u64) {
         M::add_multiple(columns, number, limb);
+    }
+    #[inline(always)]
+    fn add_top(low: [Self; 2], top: Self) -> [Self; 2] {
+        M::add_top(low, top)
     }
     #[inline(always)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {

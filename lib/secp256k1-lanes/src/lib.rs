@@ -111,6 +111,7 @@ mod point;
 mod portable;
 mod question;
 mod scalar;
+mod signed;
 mod word;
 
 #[cfg(target_arch = "x86_64")]

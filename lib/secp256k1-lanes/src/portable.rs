@@ -99,6 +99,8 @@ impl Word for u64 {
     fn add_product_high(self, a: Self, b: Self) -> Self {
         self.wrapping_add((product(a, b) >> LIMB_BITS) as u64)
     }
+    #[cfg(test)]
+    crate::signed::model::either_kind_of_halves!();
     /// With the planted faults the code would take minutes to build in one piece.
     #[cfg(test)]
     #[inline(never)]
@@ -128,5 +130,20 @@ impl Word for u64 {
     #[inline(always)]
     fn promise_below<const BITS: u32>(self) {
         debug_assert!(self >> BITS == 0);
+    }
+}
+
+#[cfg(test)]
+impl crate::signed::model::SignedHalves for u64 {
+    fn halves(a: u64, b: u64) -> [u64; 2] {
+        let product = product(a, b);
+        let (down, rest) = ((product >> LIMB_BITS) as u64, product as u64 & LIMB_MASK);
+        let half = 1 << (LIMB_BITS - 1);
+        let up = rest > half || rest == half && down & 1 == 1;
+        if up {
+            [rest.wrapping_sub(1 << LIMB_BITS), down + 1]
+        } else {
+            [rest, down]
+        }
     }
 }

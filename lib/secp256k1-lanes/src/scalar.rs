@@ -21,7 +21,7 @@ use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
 use crate::inverse::Modulus;
 use crate::number::{self, N, Number, limbs, power_of_two_modulo_n};
-use crate::word::{LIMB_BITS, LIMB_MASK, Mask, Word, is_odd};
+use crate::word::{LIMB_BITS, LIMB_MASK, Mask, Word, add_product_by_rows, is_odd};
 
 /// Bits of a half.
 pub(crate) const HALF_BITS: usize = 130;
@@ -109,7 +109,9 @@ impl<W: Word> Scalar<W> {
 
     #[inline(always)]
     fn montgomery_product(&self, other: &Self) -> Self {
-        let mut c = W::product(&self.0, &other.0);
+        // Exact: what is 0 modulo p is not 0 here.
+        let mut c = [W::splat(0); 10];
+        add_product_by_rows(&mut c, &self.0, &other.0);
         let n: [W; 5] = splat(&N_LIMBS);
         for i in 0..5 {
             let times = W::splat(0).add_product_low(c[i], W::splat(N_NEGATED_INVERSE));

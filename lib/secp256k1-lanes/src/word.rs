@@ -4,6 +4,7 @@
 //! source runs on vector registers, on a single `u64`, and, in tests, on intervals, which prove
 //! that nothing overflows.
 
+use crate::field::FOLD_256;
 use std::fmt::Debug;
 
 /// Words computed side by side, one for each element of an array. Unlike `std::array::from_fn` it
@@ -65,6 +66,10 @@ pub(crate) trait Word: Copy + Debug {
     /// Lanes; 8 at most.
     const LANES: usize;
 
+    /// Whether the low halves of products have a sign (`signed.rs`).
+    #[cfg(test)]
+    const SIGNED_HALVES: bool = false;
+
     type Mask: Mask;
 
     /// Runs `work` where the instructions of this type may be used. All other operations must
@@ -120,8 +125,13 @@ pub(crate) trait Word: Copy + Debug {
     }
     /// Adds the product of a number of five limbs and a limb to its six columns.
     #[inline(always)]
-    fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: Self) {
+    fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: u64) {
         add_multiple_by_halves(columns, number, limb);
+    }
+    /// Adds what is above 2^256, folded, to the two lowest limbs. It is below 2^42.
+    #[inline(always)]
+    fn add_top(low: [Self; 2], top: Self) -> [Self; 2] {
+        add_top_by_halves(low, top)
     }
     /// Runs `work` in a function of its own, if the code of this type's products is so long that
     /// copies of it at all call sites would not fit the processor's cache, or would take too long
@@ -189,7 +199,8 @@ pub(crate) fn square_by_rows<W: Word>(a: &[W; 5]) -> [W; 10] {
 }
 
 #[inline(always)]
-pub(crate) fn add_multiple_by_halves<W: Word>(columns: &mut [W; 6], number: &[W; 5], limb: W) {
+pub(crate) fn add_multiple_by_halves<W: Word>(columns: &mut [W; 6], number: &[W; 5], limb: u64) {
+    let limb = W::splat(limb);
     for k in 0..5 {
         columns[k] = columns[k].add_product_low(number[k], limb);
     }
@@ -202,4 +213,10 @@ pub(crate) fn add_multiple_by_halves<W: Word>(columns: &mut [W; 6], number: &[W;
 #[inline(always)]
 pub(crate) fn is_odd<W: Word>(word: W) -> W::Mask {
     word.and(W::splat(1)).is_zero().not()
+}
+
+#[inline(always)]
+pub(crate) fn add_top_by_halves<W: Word>(low: [W; 2], top: W) -> [W; 2] {
+    let fold = W::splat(FOLD_256);
+    [low[0].add_product_low(top, fold), low[1].add_product_high(top, fold)]
 }

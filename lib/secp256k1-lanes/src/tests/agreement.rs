@@ -2,6 +2,8 @@
 //! them holds for all.
 
 use super::Rng;
+use crate::field::FOLD_260;
+use crate::signed::model::with_signed_halves;
 use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
 
 /// Operands of one round: numbers with a value for each lane.
@@ -54,8 +56,9 @@ fn results<W: Word>(operands: &Operands) -> Vec<[u64; LANES_MAX]> {
     results.extend(W::product(&number(0), &number(5)));
     results.extend(W::square(&number(0)));
     let mut columns = std::array::from_fn(|k| words[14 + k]);
-    W::add_multiple(&mut columns, &number(0), words[5]);
+    W::add_multiple(&mut columns, &number(0), FOLD_260);
     results.extend(columns);
+    results.extend(W::add_top([b, c], a.shift_right::<22>()));
     // Masks.
     let bits = |mask: W::Mask| W::select(mask, b, c);
     let zero = a.shift_right_by(60).is_zero();
@@ -91,7 +94,11 @@ fn agrees<W: Word>() {
             for numbers in &mut alone {
                 numbers[0] = numbers[lane];
             }
-            let expected = results::<u64>(&alone);
+            let expected = if W::SIGNED_HALVES {
+                with_signed_halves(|| results::<u64>(&alone))
+            } else {
+                results::<u64>(&alone)
+            };
             for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 if index != 1 {
                     assert_eq!(found[lane], expected[0], "result {index}, lane {lane}: {alone:x?}");

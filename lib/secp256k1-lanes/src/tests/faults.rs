@@ -11,6 +11,7 @@ use crate::number::{Number, P};
 use crate::question::{Check, Kind, Verdict};
 use crate::scalar::Scalar;
 use crate::scalar::tests::ranges_of_halves;
+use crate::signed::model::with_signed_halves;
 use num_bigint::BigUint;
 use std::panic::catch_unwind;
 
@@ -177,8 +178,13 @@ fn sum_x(u1: &BigUint, u2: &BigUint, prefix: u8) -> [u8; 32] {
     first.combine(&second).unwrap().serialize()[1..].try_into().unwrap()
 }
 
-/// All tests that are to see faults, on one lane.
+/// All tests that are to see faults, on one lane, with each kind of halves.
 fn everything() {
+    with_either_kind_of_halves();
+    with_signed_halves(with_either_kind_of_halves);
+}
+
+fn with_either_kind_of_halves() {
     intervals::whole_computation();
     ranges_are_looked_at();
     results_that_are_none();
@@ -219,6 +225,7 @@ fn every_planted_fault_is_found() {
         Fault::KeyParity,
         Fault::ResultParity,
     ];
+    faults.extend((0..10).map(Fault::Start));
     faults.extend((0..4).map(Fault::Carry));
     faults.extend((5..9).map(Fault::UpperCarry));
     faults.extend((0..5).map(Fault::ScalarCarry));

@@ -8,6 +8,7 @@
 
 use crate::batch::Batch;
 use crate::question::{Check, Kind, Verdict};
+use crate::signed::model::{SignedHalves, either_kind_of_halves, with_signed_halves};
 use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
 use std::cell::Cell;
 
@@ -176,6 +177,7 @@ impl Word for Interval {
         let (low, high) = ((a.low * b.low) >> LIMB_BITS, (a.high * b.high) >> LIMB_BITS);
         Self::new(self.low + low, self.high + high)
     }
+    either_kind_of_halves!();
     #[inline(never)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {
         work()
@@ -214,6 +216,22 @@ impl Word for Interval {
     }
 }
 
+impl SignedHalves for Interval {
+    fn halves(a: Self, b: Self) -> [Self; 2] {
+        const HALF: i128 = 1 << (LIMB_BITS - 1);
+        let (a, b) = (a.limb(), b.limb());
+        let (least, most) = (a.low * b.low, a.high * b.high);
+        let low = if most <= HALF {
+            Self::new(least, most)
+        } else {
+            Self::new(-HALF, HALF)
+        };
+        // Rounded down where it lies between two, and up.
+        let high = Self::new((least + HALF - 1) >> LIMB_BITS, (most + HALF) >> LIMB_BITS);
+        [low, high]
+    }
+}
+
 /// One run of everything.
 pub(super) fn whole_computation() {
     for bits in [0, u8::MAX] {
@@ -239,6 +257,11 @@ pub(super) fn whole_computation() {
 #[test]
 fn nothing_overflows() {
     whole_computation();
+}
+
+#[test]
+fn nothing_overflows_with_signed_halves() {
+    with_signed_halves(whole_computation);
 }
 
 #[test]

@@ -7,6 +7,7 @@ macro_rules! on_lane_types {
         {
             type $word = u64;
             $body;
+            $crate::signed::model::with_signed_halves(|| $body);
         }
         on_vector_types!(|$word| $body)
     }};
