@@ -88,9 +88,9 @@ fn variable(name: &str) -> String {
     env::var(name).unwrap_or_else(|error| panic!("cargo sets {name} for build scripts: {error}"))
 }
 
-fn search() -> source::Search {
+fn search() -> source::SourceSearch {
     let home = env::var_os("HOME").map(|home| Path::new(&home).join(".cargo"));
-    source::Search {
+    source::SourceSearch {
         cargo: variable("CARGO").into(),
         manifest_dir: variable("CARGO_MANIFEST_DIR").into(),
         out_dir: variable("OUT_DIR").into(),

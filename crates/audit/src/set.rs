@@ -97,7 +97,7 @@ fn is_about_set(error: &AuditError) -> bool {
 }
 
 /// Adds up batches of coins, and says how far it is.
-struct Adding<'a> {
+struct SetReader<'a> {
     fingerprint: Fingerprint,
     /// Time of all threads.
     time: Duration,
@@ -107,7 +107,7 @@ struct Adding<'a> {
     observer: &'a mut dyn Observer,
 }
 
-impl<'a> Adding<'a> {
+impl<'a> SetReader<'a> {
     fn new(of: Option<u64>, stop: &'a AtomicBool, observer: &'a mut dyn Observer) -> Self {
         Self {
             fingerprint: Fingerprint::default(),
@@ -160,7 +160,7 @@ pub(crate) fn of_snapshot(
     let magic = snapshot_network(path)?;
     let reader = open(path, magic)?;
     let metadata = *reader.metadata();
-    let mut adding = Adding::new(Some(metadata.coins), stop, observer);
+    let mut adding = SetReader::new(Some(metadata.coins), stop, observer);
     let read = for_each_batch_of(
         reader.chunks(base_height),
         threads,
@@ -186,7 +186,7 @@ pub(crate) fn of_data(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<SetSums, AuditError> {
-    let mut adding = Adding::new(None, stop, observer);
+    let mut adding = SetReader::new(None, stop, observer);
     let mut stats = StatsBuilder::new(Hashes::Serialized);
     set.for_each_batch(
         &|batch: Batch| {

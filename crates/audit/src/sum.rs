@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 /// A range that is being summed up.
-struct Piece {
+struct RangeSum {
     heights: RangeInclusive<u32>,
     /// Blocks that are still to come.
     left: u32,
@@ -24,7 +24,7 @@ struct Piece {
     unreadable: Vec<Unread>,
 }
 
-impl Piece {
+impl RangeSum {
     fn new(heights: RangeInclusive<u32>) -> Self {
         Self {
             left: heights.end() - heights.start() + 1,
@@ -149,7 +149,7 @@ pub(crate) fn sum_ranges<V: ScriptVerifier + 'static, E: From<VerifyBlockError>>
         check_order: conditions.order,
     };
     let mut summed = Summed::default();
-    let mut pieces: Vec<Piece> = ranges.iter().cloned().map(Piece::new).collect();
+    let mut pieces: Vec<RangeSum> = ranges.iter().cloned().map(RangeSum::new).collect();
     pieces.sort_by_key(|piece| *piece.heights.start());
     // The first block spends nothing, and its coin is in no set. It is in the code of every node,
     // but files in which its copy is another block are not whole.
@@ -163,7 +163,7 @@ pub(crate) fn sum_ranges<V: ScriptVerifier + 'static, E: From<VerifyBlockError>>
         }
     }
     let mut failed = Ok(());
-    let mut end = |piece: &mut Piece, summed: &mut Summed| {
+    let mut end = |piece: &mut RangeSum, summed: &mut Summed| {
         if piece.left > 0 {
             return;
         }

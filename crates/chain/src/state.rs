@@ -203,7 +203,7 @@ impl ChainState {
         }
     }
 
-    /// Forgets which blocks have failed: a new run judges them again, as a new process does.
+    /// Forgets which blocks have failed: a new run validates them again, as a new process does.
     pub fn forget_failures(&mut self) {
         self.index.forget_failures(self.tip_id());
     }

@@ -117,7 +117,7 @@ impl<'a> BlockPosition<'a> {
     }
 }
 
-/// Judges a block by all rules but its scripts, with the coins of its undo data. Returns the flags
+/// Validates a block by all rules but its scripts, with the coins of its undo data. Returns the flags
 /// under which the scripts run, too.
 pub(crate) fn validate<V: ScriptVerifier>(
     block: &Block,

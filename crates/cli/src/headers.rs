@@ -146,7 +146,7 @@ fn headers_in(mut input: impl BufRead, path: &Path, most: u64) -> Result<Vec<Hea
 }
 
 /// The headers of a node so far, as far as the next one is checked by them.
-struct Chain<'a> {
+struct HeaderChain<'a> {
     params: &'a Params,
     /// Hash of the last header.
     last: BlockHash,
@@ -154,7 +154,7 @@ struct Chain<'a> {
     headers: Vec<(u32, u32)>,
 }
 
-impl<'a> Chain<'a> {
+impl<'a> HeaderChain<'a> {
     fn new(params: &'a Params) -> Self {
         let genesis = &params.genesis;
         Self {
@@ -187,7 +187,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-impl Ancestry for Chain<'_> {
+impl Ancestry for HeaderChain<'_> {
     fn parent(&self) -> Ancestor {
         self.at_height(self.height())
     }
@@ -250,7 +250,7 @@ fn of_node(
     take: Take<'_>,
 ) -> Result<bool, Failure> {
     let (url, most) = (url.trim_end_matches('/'), headers_max(params));
-    let mut chain = Chain::new(params);
+    let mut chain = HeaderChain::new(params);
     let mut kept: Vec<Header> = Vec::new();
     doing::set(ASKING);
     loop {

@@ -256,7 +256,7 @@ fn activate_best_chain<V: ScriptVerifier + 'static>(
     }
 }
 
-/// Judges the genesis block where it lies in the files. It is never connected, so nothing else
+/// Validates the genesis block where it lies in the files. It is never connected, so nothing else
 /// would validate it.
 fn check_genesis<V: ScriptVerifier + 'static>(pipeline: &Pipeline<V>, run: &mut Run<'_>) {
     let genesis = run.chain.index().genesis();

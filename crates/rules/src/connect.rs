@@ -152,7 +152,7 @@ fn check_overwriting<B: AsRef<[u8]>, C: BlockCoins>(
     Ok(())
 }
 
-/// Judges a transaction and its coins. Adds its fee to the block's fees so far.
+/// Validates a transaction and its coins. Adds its fee to the block's fees so far.
 fn check_spending(
     context: &ConnectContext<'_>,
     transaction: &Transaction<'_>,

@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Judges a header with a hash of zero, so that its work is always enough.
+    /// Validates a header with a hash of zero, so that its work is always enough.
     fn check(network: Network, chain: &Chain, header: Header) -> Result<(), String> {
         let params = Params::new(network, None);
         check_header(&HeaderContext {

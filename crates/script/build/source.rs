@@ -12,7 +12,7 @@ pub(crate) const PACKAGE: &str = "libbitcoinkernel-sys";
 pub(crate) const VERSION: &str = "0.4.1";
 
 /// What cargo says to a build script.
-pub(crate) struct Search {
+pub(crate) struct SourceSearch {
     pub(crate) cargo: OsString,
     /// The folder of this crate.
     pub(crate) manifest_dir: PathBuf,
@@ -22,7 +22,7 @@ pub(crate) struct Search {
     pub(crate) cargo_home: Option<PathBuf>,
 }
 
-impl Search {
+impl SourceSearch {
     /// The package's folder.
     ///
     /// # Errors

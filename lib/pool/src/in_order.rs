@@ -26,7 +26,7 @@ const AHEAD: usize = 2;
 const FAR_AHEAD: usize = 1 << 10;
 
 /// The state of a call.
-struct Progress<T> {
+struct Results<T> {
     /// Items that have begun, or may begin: their threads are about to fetch them.
     begun: usize,
     /// Results that `take` has returned from.
@@ -40,7 +40,7 @@ struct Progress<T> {
     stopped: bool,
 }
 
-impl<T> Progress<T> {
+impl<T> Results<T> {
     fn may_begin(&self, ahead_max: usize) -> bool {
         !self.exhausted && !self.stopped && self.begun - self.taken < ahead_max
     }
@@ -50,7 +50,7 @@ impl<T> Progress<T> {
 struct Call<Items, Convert, T> {
     items: Mutex<(usize, Fuse<Items>)>,
     convert: Convert,
-    progress: Mutex<Progress<T>>,
+    progress: Mutex<Results<T>>,
     /// Set when the calling thread may go on.
     changed: AutoResetEvent,
     ahead_max: usize,
@@ -269,7 +269,7 @@ impl Helpers {
         let call = Call {
             items: Mutex::new((0, items.into_iter().fuse())),
             convert,
-            progress: Mutex::new(Progress {
+            progress: Mutex::new(Results {
                 begun: 0,
                 taken: 0,
                 ready: BTreeMap::new(),

@@ -83,7 +83,7 @@ impl Submission {
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
-    /// Judges a block, keeps it if it may be of use, and makes the best chain the active one.
+    /// Validates a block, keeps it if it may be of use, and makes the best chain the active one.
     ///
     /// # Errors
     /// Any [`ConnectError`]. An invalid block is no error.

@@ -12,11 +12,11 @@ pub struct Figure {
     pub metric: &'static str,
     /// What it is.
     pub help: &'static str,
-    cell: for<'t> fn(&'t mut Totals) -> Cell<'t>,
+    cell: for<'t> fn(&'t mut Totals) -> FigureCell<'t>,
 }
 
 /// Where a figure is, and how it goes on.
-enum Cell<'t> {
+enum FigureCell<'t> {
     /// It grows.
     Count(&'t mut u64),
     /// It grows.
@@ -51,7 +51,7 @@ macro_rules! figure {
             key: $key,
             metric: $metric,
             help: $help,
-            cell: |totals| Cell::$kind(&mut totals.$($field).+),
+            cell: |totals| FigureCell::$kind(&mut totals.$($field).+),
         }
     };
 }
@@ -98,11 +98,11 @@ impl Figure {
     pub fn value(&self, totals: &Totals) -> Value {
         let mut totals = *totals;
         match (self.cell)(&mut totals) {
-            Cell::Count(count) => Value::Count(*count),
-            Cell::Time(time) => Value::Seconds(time.as_secs_f64()),
-            Cell::Max(most) => Value::Max(*most as u64),
-            Cell::Longest(time) => Value::Longest(time.as_secs_f64()),
-            Cell::Depth(depth) => Value::Depth(*depth),
+            FigureCell::Count(count) => Value::Count(*count),
+            FigureCell::Time(time) => Value::Seconds(time.as_secs_f64()),
+            FigureCell::Max(most) => Value::Max(*most as u64),
+            FigureCell::Longest(time) => Value::Longest(time.as_secs_f64()),
+            FigureCell::Depth(depth) => Value::Depth(*depth),
         }
     }
 }
@@ -114,9 +114,9 @@ impl Totals {
         let (mut difference, mut before) = (*self, *before);
         for figure in &FIGURES {
             match ((figure.cell)(&mut difference), (figure.cell)(&mut before)) {
-                (Cell::Count(count), Cell::Count(before)) => *count -= *before,
-                (Cell::Time(time), Cell::Time(before)) => *time = time.saturating_sub(*before),
-                (Cell::Depth(depth), Cell::Depth(before)) => depth.subtract(before),
+                (FigureCell::Count(count), FigureCell::Count(before)) => *count -= *before,
+                (FigureCell::Time(time), FigureCell::Time(before)) => *time = time.saturating_sub(*before),
+                (FigureCell::Depth(depth), FigureCell::Depth(before)) => depth.subtract(before),
                 // A figure is of one kind, and a maximum has no difference.
                 _ => {}
             }
@@ -130,10 +130,10 @@ impl Totals {
         let before = *self;
         for figure in &FIGURES {
             match (figure.cell)(self) {
-                Cell::Max(most) => *most = 0,
-                Cell::Longest(time) => *time = Duration::ZERO,
-                Cell::Depth(depth) => depth.clear_max(),
-                Cell::Count(_) | Cell::Time(_) => {}
+                FigureCell::Max(most) => *most = 0,
+                FigureCell::Longest(time) => *time = Duration::ZERO,
+                FigureCell::Depth(depth) => depth.clear_max(),
+                FigureCell::Count(_) | FigureCell::Time(_) => {}
             }
         }
         before
@@ -144,9 +144,9 @@ impl Totals {
         let mut other = *other;
         for figure in &FIGURES {
             match ((figure.cell)(self), (figure.cell)(&mut other)) {
-                (Cell::Max(most), Cell::Max(other)) => *most = (*most).max(*other),
-                (Cell::Longest(time), Cell::Longest(other)) => *time = (*time).max(*other),
-                (Cell::Depth(depth), Cell::Depth(other)) => depth.raise(other.max()),
+                (FigureCell::Max(most), FigureCell::Max(other)) => *most = (*most).max(*other),
+                (FigureCell::Longest(time), FigureCell::Longest(other)) => *time = (*time).max(*other),
+                (FigureCell::Depth(depth), FigureCell::Depth(other)) => depth.raise(other.max()),
                 _ => {}
             }
         }
@@ -163,10 +163,10 @@ mod tests {
         let mut totals = Totals::default();
         for (number, figure) in (start..).zip(&FIGURES) {
             match (figure.cell)(&mut totals) {
-                Cell::Count(count) => *count = number,
-                Cell::Max(most) => *most = number as usize,
-                Cell::Time(time) | Cell::Longest(time) => *time = Duration::from_secs(number),
-                Cell::Depth(depth) => depth.add(number as usize),
+                FigureCell::Count(count) => *count = number,
+                FigureCell::Max(most) => *most = number as usize,
+                FigureCell::Time(time) | FigureCell::Longest(time) => *time = Duration::from_secs(number),
+                FigureCell::Depth(depth) => depth.add(number as usize),
             }
         }
         totals
