@@ -3,7 +3,7 @@
 #[path = "../build/source.rs"]
 mod source;
 
-use source::{PACKAGE, Search, VERSION};
+use source::{PACKAGE, SourceSearch, VERSION};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,8 +18,8 @@ fn package(folder: &Path, version: &str) -> PathBuf {
 }
 
 /// A search in a folder, with no cargo.
-fn search(folder: &Path) -> Search {
-    Search {
+fn search(folder: &Path) -> SourceSearch {
+    SourceSearch {
         cargo: folder.join("no-cargo").into(),
         manifest_dir: folder.join("packages/blockmill-script"),
         out_dir: folder.join("target/release/build/out"),

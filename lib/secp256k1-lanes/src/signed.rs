@@ -84,9 +84,9 @@ pub(crate) mod model {
             let size = W::splat(start.unsigned_abs());
             *column = if start < 0 { column.sub(size) } else { column.add(size) };
         }
-        for i in 0..5 {
-            for j in 0..5 {
-                add_at(columns, i + j, a[i], b[j]);
+        for (i, a) in a.iter().enumerate() {
+            for (j, b) in b.iter().enumerate() {
+                add_at(columns, i + j, *a, *b);
             }
         }
     }
