@@ -1,8 +1,8 @@
 //! The plan of memory: what `--dbcache` is for, and what comes beside it.
 //!
-//! The coins cache gets all of `--dbcache`. Blocks on their way, and coins that are read ahead, come
-//! on top. All shares together, [`Plan::most_bytes`], keep to [`Plan::promised_bytes`], which is
-//! promise 9 of docs/trust.md.
+//! The coins cache gets all of `--dbcache`. Blocks on their way, and coins that are read ahead,
+//! come on top. All shares together, [`Plan::most_bytes`], keep to [`Plan::promised_bytes`], which
+//! is promise 9 of docs/trust.md.
 //!
 //! Not in the plan are the index of the headers, the index that the store keeps
 //! ([`CoinStore::memory`](blockmill_coins::CoinStore::memory)), and a block that spends more coins
