@@ -117,8 +117,8 @@ impl<'a> BlockPosition<'a> {
     }
 }
 
-/// Validates a block by all rules but its scripts, with the coins of its undo data. Returns the flags
-/// under which the scripts run, too.
+/// Validates a block by all rules but its scripts, with the coins of its undo data. Returns the
+/// flags under which the scripts run, too.
 pub(crate) fn validate<V: ScriptVerifier>(
     block: &Block,
     undo: &BlockUndo,

@@ -13,13 +13,8 @@
 //! (`intervals.rs`).
 
 use crate::fault::{Fault, is_planted};
+use crate::number::{FOLD_256, FOLD_260};
 use crate::word::{LIMB_BITS, LIMB_MASK, Word};
-
-/// 2^256 modulo p.
-pub(crate) const FOLD_256: u64 = 0x1_0000_03D1;
-
-/// 2^260 modulo p.
-pub(crate) const FOLD_260: u64 = FOLD_256 << 4;
 
 /// Bits of the highest limb of a number below 2^256.
 const TOP_BITS: u32 = 48;

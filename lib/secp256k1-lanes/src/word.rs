@@ -4,7 +4,7 @@
 //! source runs on vector registers, on a single `u64`, and, in tests, on intervals, which prove
 //! that nothing overflows.
 
-use crate::field::FOLD_256;
+use crate::number::FOLD_256;
 use std::fmt::Debug;
 
 /// Words computed side by side, one for each element of an array. Unlike `std::array::from_fn` it

@@ -2,7 +2,7 @@
 //! them holds for all.
 
 use super::Rng;
-use crate::field::FOLD_260;
+use crate::number::FOLD_260;
 use crate::signed::model::with_signed_halves;
 use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
 
