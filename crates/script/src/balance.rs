@@ -14,14 +14,11 @@
 //! No verdict depends on the account.
 
 use crate::ffi::Report;
+use secp256k1_lanes::Backend;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// One verification by libsecp256k1.
 pub(crate) const SIGNATURE_NS: i64 = 35_000;
-/// One verification in full lanes.
-const LANE_NS: i64 = 6_000;
-/// Fewer checks cost as much as this many.
-const LANES_FULL: i64 = 32;
 /// A run without its checks.
 const RUN_NS: i64 = 1_500;
 /// All but the bytes of a signature hash, and the record.
@@ -60,10 +57,38 @@ pub(crate) fn ordinary_ns(report: &Report) -> i64 {
     run_ns(report) + count(report.asked) * SIGNATURE_NS
 }
 
-/// What a check costs in lanes where so many are verified together.
-pub(crate) fn lane_ns(together: usize) -> i64 {
-    let together = count(together as u64).max(1);
-    LANE_NS * together.max(LANES_FULL) / together
+/// What verifications in lanes cost, by the backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LaneCosts {
+    /// One verification in full lanes.
+    full_ns: i64,
+    /// Fewer checks cost as much as this many.
+    full: i64,
+}
+
+impl LaneCosts {
+    /// Beside [`SIGNATURE_NS`], from ratios to libsecp256k1 that were measured (the docs of
+    /// [`Backend`]), the least of them.
+    pub(crate) const fn of(backend: Backend) -> Self {
+        let (full_ns, full) = match backend {
+            Backend::Avx512 => (6_000, 32),
+            Backend::AvxIfma => (10_000, 16),
+            Backend::Avx2 => (16_000, 16),
+            Backend::Portable => (50_000, 4),
+        };
+        Self { full_ns, full }
+    }
+
+    /// What a check costs where so many are verified together.
+    pub(crate) fn check_ns(self, together: usize) -> i64 {
+        let together = count(together as u64).max(1);
+        self.full_ns * together.max(self.full) / together
+    }
+
+    /// Whether lanes verify so many checks faster than libsecp256k1.
+    pub(crate) fn pay(self, together: usize) -> bool {
+        self.check_ns(together) < SIGNATURE_NS
+    }
 }
 
 /// What was done for a script that was deferred.
@@ -85,13 +110,6 @@ impl Cost {
         self.spent += run_ns(report);
         self.ordinary = ordinary_ns(report);
         self.astray += count(report.script.min(SCRIPT_BYTES_MAX)) * SCRIPT_BYTE_NS;
-    }
-
-    /// What is taken for a run that is deferred with so many checks.
-    fn excess(report: &Report, checks: usize) -> i64 {
-        let checks = count(checks as u64);
-        let hashed = (count(report.hashed) - checks * HASHED_FREE).max(0) * HASHED_NS;
-        hashed + (checks - CHECKS_FREE).max(0) * LANE_NS
     }
 
     /// Its transaction was made ready again.
@@ -120,13 +138,22 @@ impl Cost {
 #[derive(Debug)]
 pub(crate) struct Balance {
     nanoseconds: AtomicI64,
+    lanes: LaneCosts,
 }
 
 impl Balance {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(lanes: LaneCosts) -> Self {
         Self {
             nanoseconds: AtomicI64::new(CAP_NS),
+            lanes,
         }
+    }
+
+    /// What is taken for a run that is deferred with so many checks.
+    fn excess(&self, report: &Report, checks: usize) -> i64 {
+        let checks = count(checks as u64);
+        let hashed = (count(report.hashed) - checks * HASHED_FREE).max(0) * HASHED_NS;
+        hashed + (checks - CHECKS_FREE).max(0) * self.lanes.full_ns
     }
 
     /// Whether work may be deferred.
@@ -136,7 +163,7 @@ impl Balance {
 
     /// Takes what is out of the ordinary in a run that was deferred.
     pub(crate) fn defer(&self, cost: &mut Cost, report: &Report, checks: usize) {
-        let excess = Cost::excess(report, checks);
+        let excess = self.excess(report, checks);
         if excess > 0 {
             cost.taken += excess;
             self.nanoseconds.fetch_sub(excess, Relaxed);

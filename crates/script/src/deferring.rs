@@ -1,18 +1,15 @@
 //! What a verifier that defers checks has, and how it verifies them together.
 
-use crate::balance::{Balance, SIGNATURE_NS, lane_ns};
+use crate::balance::{Balance, LaneCosts, SIGNATURE_NS};
 use crate::ffi;
 use crate::guesses::Guesses;
 use crate::lanes::{Lanes, Pool};
 use crate::recorder::reserve;
 use blockmill_rules::{SignatureCounts, VerifyError};
-use secp256k1_lanes::{Check, Verdict};
+use secp256k1_lanes::{Backend, Check, Verdict};
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Fewer checks than this are left to libsecp256k1.
-const TOGETHER_MIN: usize = 5;
 
 /// Of so many checks that are valid in lanes one is verified once more by libsecp256k1.
 const RECHECKED_ONE_IN: NonZeroU64 = NonZeroU64::new(1000).unwrap();
@@ -20,6 +17,7 @@ const RECHECKED_ONE_IN: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 /// What a verifier that defers checks has.
 pub(crate) struct Deferring {
     pub(crate) lanes: Pool,
+    costs: LaneCosts,
     pub(crate) balance: Balance,
     pub(crate) guesses: Guesses,
     pub(crate) rechecked_one_in: NonZeroU64,
@@ -89,10 +87,13 @@ fn verdict_of(valid: bool) -> Verdict {
 }
 
 impl Deferring {
-    pub(crate) fn new(make: impl Fn() -> Box<dyn Lanes> + Send + Sync + 'static) -> Self {
+    /// The lanes that `make` makes cost as much as those of `backend`.
+    pub(crate) fn new(backend: Backend, make: impl Fn() -> Box<dyn Lanes> + Send + Sync + 'static) -> Self {
+        let costs = LaneCosts::of(backend);
         Self {
             lanes: Pool::new(make),
-            balance: Balance::new(),
+            costs,
+            balance: Balance::new(costs),
             guesses: Guesses::new(),
             rechecked_one_in: RECHECKED_ONE_IN,
             valid: AtomicU64::new(0),
@@ -109,7 +110,7 @@ impl Deferring {
     /// Verifies checks, in lanes if there are enough of them.
     pub(crate) fn verdicts(&self, checks: &[Check], counts: &Counts) -> Result<Verdicts, VerifyError> {
         self.contradicted()?;
-        if checks.len() < TOGETHER_MIN {
+        if !self.costs.pay(checks.len()) {
             add(&counts.libsecp256k1, checks.len());
             return Ok(Verdicts {
                 verdicts: checks.iter().map(|check| verdict_of(ffi::is_valid(check))).collect(),
@@ -134,7 +135,7 @@ impl Deferring {
         let by_libsecp256k1 = SIGNATURE_NS * (asked + rechecked) as i64 / checks.len() as i64;
         Ok(Verdicts {
             verdicts,
-            check_ns: lane_ns(checks.len()) + by_libsecp256k1,
+            check_ns: self.costs.check_ns(checks.len()) + by_libsecp256k1,
         })
     }
 

@@ -72,9 +72,10 @@ impl fmt::Debug for CoreVerifier {
 impl CoreVerifier {
     /// A verifier with this way to verify signatures.
     pub fn new(signatures: Signatures) -> Self {
-        let make = || Box::new(secp256k1_lanes::Verifier::with_backend(Backend::detect())) as Box<dyn Lanes>;
+        let backend = Backend::detect();
+        let make = move || Box::new(secp256k1_lanes::Verifier::with_backend(backend)) as Box<dyn Lanes>;
         Self {
-            deferring: (signatures == Signatures::Lanes).then(|| Deferring::new(make)),
+            deferring: (signatures == Signatures::Lanes).then(|| Deferring::new(backend, make)),
             counts: Counts::default(),
         }
     }
@@ -334,7 +335,7 @@ impl ScriptVerifier for CoreVerifier {
 impl CoreVerifier {
     pub(crate) fn with_lanes(make: impl Fn() -> Box<dyn Lanes> + Send + Sync + 'static) -> Self {
         Self {
-            deferring: Some(Deferring::new(make)),
+            deferring: Some(Deferring::new(Backend::Avx512, make)),
             counts: Counts::default(),
         }
     }

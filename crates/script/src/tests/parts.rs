@@ -2,7 +2,7 @@
 
 use super::lanes::honest_verifier;
 use super::samples::{Form, Push, Sample, both_or_neither, generated, public, secret, spend};
-use crate::balance::{Balance, CAP_NS, Cost, SIGNATURE_NS, lane_ns};
+use crate::balance::{Balance, CAP_NS, Cost, LaneCosts};
 use crate::ffi::{Answer, Answers, Report, Signers};
 use crate::recorder::{CHECKS_MAX, Known, Recorder, reserve};
 use crate::{CoreTransaction, CoreVerifier, Deferred, Signatures};
@@ -10,8 +10,10 @@ use bitcoin::key::Secp256k1;
 use bitcoin::opcodes::all as op;
 use bitcoin::script::{Builder, PushBytesBuf};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
-use secp256k1_lanes::{Check, Kind, Verdict};
+use secp256k1_lanes::{Backend, Check, Kind, Verdict};
 use std::sync::Arc;
+
+const BACKENDS: [Backend; 4] = [Backend::Avx512, Backend::AvxIfma, Backend::Avx2, Backend::Portable];
 
 /// Two checks, both valid.
 fn two_checks() -> Sample {
@@ -223,6 +225,12 @@ fn a_recorder_stops_at_its_bound() {
 /// Whatever comes, all work is at most 1.15 times the ordinary one, and the cap.
 #[test]
 fn the_account_bounds_the_work() {
+    for backend in BACKENDS {
+        the_account_bounds_the_work_of(LaneCosts::of(backend));
+    }
+}
+
+fn the_account_bounds_the_work_of(costs: LaneCosts) {
     let report = |asked: u64, hashed: u64| Report {
         asked,
         hashed,
@@ -231,7 +239,7 @@ fn the_account_bounds_the_work() {
     };
     let random = &mut super::random::Random(3);
     for vain in [0, 1, 2, 5, 50] {
-        let balance = Balance::new();
+        let balance = Balance::new(costs);
         let (mut spent, mut ordinary, mut closed) = (0, 0, 0);
         for _ in 0..100_000 {
             let short = report(1, random.below(1000) as u64);
@@ -252,7 +260,7 @@ fn the_account_bounds_the_work() {
             let mut cost = Cost::default();
             cost.run(&first);
             balance.defer(&mut cost, &first, first.asked as usize);
-            cost.spent += lane_ns(256) * first.asked as i64;
+            cost.spent += costs.check_ns(256) * first.asked as i64;
             if is_vain {
                 cost.went_astray();
                 cost.prepared(10_000);
@@ -270,7 +278,19 @@ fn the_account_bounds_the_work() {
         assert_eq!(closed > 0, vain > 0, "{vain}: {closed}");
         assert!(balance.nanoseconds() <= CAP_NS);
     }
-    assert!(lane_ns(256) * 4 < SIGNATURE_NS && lane_ns(1) > SIGNATURE_NS);
+}
+
+/// Lanes take over where a group of their size has become cheaper, and never where they are slower
+/// than libsecp256k1 in full groups.
+#[test]
+fn few_checks_are_left_to_libsecp256k1() {
+    let first = |backend| (1..=256).find(|&checks| LaneCosts::of(backend).pay(checks));
+    assert_eq!(BACKENDS.map(first), [Some(6), Some(5), Some(8), None]);
+    for backend in BACKENDS {
+        let costs = LaneCosts::of(backend);
+        assert_eq!(costs.pay(256), backend.is_fast(), "{backend:?}");
+        assert!(costs.check_ns(1) > 5 * costs.check_ns(256) / 2);
+    }
 }
 
 /// Threads defer and verify at once, each for itself and for each other.
