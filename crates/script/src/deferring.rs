@@ -110,7 +110,7 @@ impl Deferring {
     /// Verifies checks, in lanes if there are enough of them.
     pub(crate) fn verdicts(&self, checks: &[Check], counts: &Counts) -> Result<Verdicts, VerifyError> {
         self.contradicted()?;
-        if !self.costs.pay(checks.len()) {
+        if !self.costs.take(checks.len()) {
             add(&counts.libsecp256k1, checks.len());
             return Ok(Verdicts {
                 verdicts: checks.iter().map(|check| verdict_of(ffi::is_valid(check))).collect(),

@@ -13,8 +13,7 @@
 //! (`intervals.rs`).
 
 use crate::fault::{Fault, is_planted};
-use crate::number::{FOLD_256, FOLD_260};
-use crate::word::{LIMB_BITS, LIMB_MASK, Word};
+use crate::word::{FOLD_256, FOLD_260, LIMB_BITS, LIMB_MASK, Word};
 
 /// Bits of the highest limb of a number below 2^256.
 const TOP_BITS: u32 = 48;

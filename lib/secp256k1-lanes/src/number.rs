@@ -3,12 +3,6 @@
 /// A number of 256 bits.
 pub(crate) type Number = [u64; 4];
 
-/// 2^256 modulo p.
-pub(crate) const FOLD_256: u64 = 0x1_0000_03D1;
-
-/// 2^260 modulo p.
-pub(crate) const FOLD_260: u64 = FOLD_256 << 4;
-
 /// p, the modulus of coordinates.
 pub(crate) const P: Number = [0xFFFF_FFFE_FFFF_FC2F, u64::MAX, u64::MAX, u64::MAX];
 

@@ -4,8 +4,7 @@
 //! 2^51, no borrow is needed, but a column may come below 0. So the columns of a product begin with
 //! a number that is 0 modulo p.
 
-use crate::number::{FOLD_256, FOLD_260};
-use crate::word::LIMB_BITS;
+use crate::word::{FOLD_256, FOLD_260, LIMB_BITS};
 
 /// 2^256 modulo p is 2^32 plus this.
 pub(crate) const FOLD_256_LOW: u64 = FOLD_256 - (1 << FOLD_256_SHIFT);

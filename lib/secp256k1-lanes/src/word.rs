@@ -4,7 +4,6 @@
 //! source runs on vector registers, on a single `u64`, and, in tests, on intervals, which prove
 //! that nothing overflows.
 
-use crate::number::FOLD_256;
 use std::fmt::Debug;
 
 /// Words computed side by side, one for each element of an array. Unlike `std::array::from_fn` it
@@ -37,6 +36,12 @@ pub(crate) const LIMB_BITS: u32 = 52;
 
 /// The bits of a limb.
 pub(crate) const LIMB_MASK: u64 = (1 << LIMB_BITS) - 1;
+
+/// 2^256 modulo p.
+pub(crate) const FOLD_256: u64 = 0x1_0000_03D1;
+
+/// 2^260 modulo p.
+pub(crate) const FOLD_260: u64 = FOLD_256 << 4;
 
 /// Most lanes of a word.
 pub(crate) const LANES_MAX: usize = 8;

@@ -2,9 +2,8 @@
 //! them holds for all.
 
 use super::Rng;
-use crate::number::FOLD_260;
 use crate::signed::model::with_signed_halves;
-use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
+use crate::word::{FOLD_260, LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
 
 /// Operands of one round: numbers with a value for each lane.
 type Operands = [[u64; LANES_MAX]; 24];
