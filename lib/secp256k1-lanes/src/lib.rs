@@ -94,6 +94,7 @@
 //! - `scalar`: arithmetic modulo n, halves and digits.
 //! - `inverse`, `number`, `curve`: one inversion, plain numbers, the table of G.
 //! - `key`: single keys, for those who have no other library.
+//! - `signed`: products whose low halves have a sign, for backends that compute in floats.
 //! - `word`: the lane type that all of this is generic over. `portable` is one lane of `u64`, on
 //!   any machine; the others are vectors. Tests add intervals, which prove that nothing overflows.
 //! - `fault`: carries and masks that tests leave out.
