@@ -41,7 +41,10 @@
 //!
 //! The cache has one writer, its owner, who may deal out the shards to threads ([`CacheShards`]).
 //! Then each shard has one writer. Besides them only the flush inserts: it promotes coins whose
-//! outpoints have no live entry.
+//! outpoints have no live entry. Readers are: who has a reference to the cache
+//! ([`CoinsCache::peek`], [`CoinsCache::coins`]); threads with a [`CacheView`], which says only
+//! which outpoints have an entry; threads that have a shard; the flush. Each shard of the map has a
+//! lock for many readers or one writer.
 //!
 //! In reading order:
 //! - `entry`: the state machine of an entry;

@@ -1,5 +1,5 @@
-//! An engine on a data directory. It has four states, each of which only its own module changes:
-//! `Pipeline` (`pipeline::state`), `ChainState` (of `blockmill-chain`), `DataState` (of
+//! An engine on a data directory. It has four states, each of which only its own part changes:
+//! `Pipeline` (the modules of `pipeline`), `ChainState` (of `blockmill-chain`), `DataState` (of
 //! `blockmill-datadir`) and `Telemetry` (`report::telemetry`). Here the engine chooses the branch
 //! to connect; `pipeline::connect` connects it.
 //!

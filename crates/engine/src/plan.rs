@@ -11,7 +11,7 @@
 const MIB: usize = 1 << 20;
 
 /// Blocks that are loaded ahead take at most one part in this many of the memory for coins, and
-/// blocks in flight as much.
+/// blocks in flight as much. All of it comes on top, as do the shares below.
 const BLOCKS_DIVISOR: usize = 16;
 
 /// The least that this may come to in bytes, which any block fits into, and the most.

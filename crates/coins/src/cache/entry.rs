@@ -1,4 +1,5 @@
-//! The state machine of an entry: what becomes of the coin of an outpoint.
+//! The state machine of an entry: what becomes of the coin of an outpoint when it is read, created,
+//! spent or taken back.
 //!
 //! It stands here once, for two ways to reach entries: the whole map, which is locked for each
 //! operation ([`Session`](super::Session)), and a shard that one thread has locked

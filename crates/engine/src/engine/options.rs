@@ -12,7 +12,8 @@ use std::time::Duration;
 pub struct Options {
     /// Threads that validate, the caller's included.
     pub threads: usize,
-    /// Memory for coins in bytes.
+    /// Limit of the coins cache in bytes, the command's `--dbcache`. [`Plan`](crate::Plan) has what
+    /// comes on top.
     pub cache_bytes_max: usize,
     /// Time of work after which changes are flushed. Zero: every block is flushed.
     pub flush_interval: Duration,

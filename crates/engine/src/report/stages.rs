@@ -16,7 +16,7 @@ pub struct StageTime {
 pub enum Stage {
     /// Reading blocks from their files.
     Read,
-    /// Parsing, hashing, and rules that need no other block.
+    /// Parsing, hashing, and rules that need no coins.
     Decode,
     /// Reading coins from the store.
     Fetch,

@@ -1,5 +1,6 @@
-//! The table of figures. Each figure of [`Totals`] stands here once, with its names and its
-//! meaning. The differences between two moments derive from it, and so do JSON, tables and metrics.
+//! The table of figures. Each figure of [`Totals`], but the times of stages, stands here once, with
+//! its names and its meaning. The differences between two moments derive from it, and so do JSON,
+//! metrics and most of the table of `--verbose`.
 
 use crate::report::totals::{Depth, Totals};
 use std::time::Duration;
@@ -8,7 +9,8 @@ use std::time::Duration;
 pub struct Figure {
     /// Its path in JSON: names with points between them.
     pub key: &'static str,
-    /// Its name among the metrics, without the program's.
+    /// Its name among the metrics, without the program's. It ends in `_total` if the figure only
+    /// grows, and only then.
     pub metric: &'static str,
     /// What it is.
     pub help: &'static str,

@@ -5,7 +5,7 @@ use crate::output::{Facts, bytes, counted, mebibytes, stdout};
 use crate::verifier::signatures_text;
 use crate::whole;
 use blockmill_engine::ConnectReport;
-use blockmill_engine::report::{FIGURES, Totals, Value as Figure};
+use blockmill_engine::report::{FIGURES, Totals, Value as FigureValue};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -13,11 +13,11 @@ use std::io::{self, Write};
 const NAMED_MAX: usize = 100;
 
 /// A figure as JSON.
-fn figure_json(figure: Figure) -> Value {
+fn figure_json(figure: FigureValue) -> Value {
     match figure {
-        Figure::Count(number) | Figure::Max(number) => number.into(),
-        Figure::Seconds(seconds) | Figure::Longest(seconds) => seconds.into(),
-        Figure::Depth(depth) => json!({"mean": depth.mean(), "max": depth.max()}),
+        FigureValue::Count(number) | FigureValue::Max(number) => number.into(),
+        FigureValue::Seconds(seconds) | FigureValue::Longest(seconds) => seconds.into(),
+        FigureValue::Depth(depth) => json!({"mean": depth.mean(), "max": depth.max()}),
     }
 }
 
@@ -90,9 +90,9 @@ fn group(totals: &Totals, name: &str) -> String {
         (group == name).then_some((own.replace('_', " "), figure.value(totals)))
     });
     let texts = of_group.map(|(name, value)| match value {
-        Figure::Count(number) | Figure::Max(number) => format!("{number} {name}"),
-        Figure::Seconds(seconds) | Figure::Longest(seconds) => format!("{seconds:.3} {name}"),
-        Figure::Depth(depth) => format!("{:.1} {name} (at most {})", depth.mean(), depth.max()),
+        FigureValue::Count(number) | FigureValue::Max(number) => format!("{number} {name}"),
+        FigureValue::Seconds(seconds) | FigureValue::Longest(seconds) => format!("{seconds:.3} {name}"),
+        FigureValue::Depth(depth) => format!("{:.1} {name} (at most {})", depth.mean(), depth.max()),
     });
     texts.collect::<Vec<_>>().join(", ")
 }
