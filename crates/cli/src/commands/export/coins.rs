@@ -1,7 +1,9 @@
 //! `blockmill export coins`.
 
 use crate::arguments::export::{ExportCoinsArguments, TableFormat};
-use crate::arguments::{is_standard, or_standard_input};
+#[cfg(feature = "tables")]
+use crate::arguments::is_standard;
+use crate::arguments::or_standard_input;
 use crate::commands::{cores, open_set_at, share};
 use crate::export::coin_row::CoinRow;
 use crate::export::table::{Convert, Rows, Written, say_written, write_lines};
