@@ -87,7 +87,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan for `cache_bytes` of memory for coins, and so many threads that validate.
+    /// The plan for `cache_bytes` of memory for coins, and `threads` that validate.
     pub fn for_memory(cache_bytes: usize, threads: usize) -> Self {
         let fetched_bytes = (cache_bytes / FETCHED_DIVISOR).max(FETCHED_BYTES_MIN);
         let beside_blocks = [cache_bytes, fetched_bytes, beside(threads)];
@@ -129,8 +129,8 @@ impl Plan {
         .fold(0, usize::saturating_add)
     }
 
-    /// What is promised of the memory of `connect` with so many bytes for coins: 110% of them and
-    /// 96 MiB.
+    /// The memory that `connect` is promised to keep to, with `cache_bytes` for coins: 110% of them
+    /// and 96 MiB.
     pub fn promised_bytes(cache_bytes: usize) -> usize {
         cache_bytes.saturating_add(cache_bytes / 10).saturating_add(96 * MIB)
     }

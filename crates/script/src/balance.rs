@@ -80,14 +80,14 @@ impl LaneCosts {
         Self { full_ns, full }
     }
 
-    /// What a check costs where so many are verified together.
+    /// What one of `together` checks costs that are verified at once.
     pub(crate) fn check_ns(self, together: usize) -> i64 {
         let together = count(together as u64).max(1);
         self.full_ns * together.max(self.full) / together
     }
 
-    /// Whether lanes take so many checks: where they are faster than libsecp256k1. Slow lanes,
-    /// which a user has asked for, take what fills them.
+    /// Whether lanes take a group of `together` checks: where they are faster than libsecp256k1.
+    /// Slow lanes, which a user has asked for, take what fills them.
     pub(crate) fn take(self, together: usize) -> bool {
         self.check_ns(together) < SIGNATURE_NS || count(together as u64) >= self.full
     }
@@ -151,7 +151,7 @@ impl Balance {
         }
     }
 
-    /// What is taken for a run that is deferred with so many checks.
+    /// What is taken for a run that is deferred with `checks` checks.
     fn excess(&self, report: &Report, checks: usize) -> i64 {
         let checks = count(checks as u64);
         let hashed = (count(report.hashed) - checks * HASHED_FREE).max(0) * HASHED_NS;

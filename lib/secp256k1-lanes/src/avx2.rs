@@ -64,11 +64,16 @@ fn bits(float: __m256d) -> __m256i {
 /// The low 52 bits as a floating point number.
 #[inline(always)]
 fn float(limb: __m256i) -> __m256d {
+    float_below(compute!(_mm256_and_si256(limb, splat(LIMB_MASK))))
+}
+
+/// A number below 2^52 as a floating point number.
+#[inline(always)]
+fn float_below(number: __m256i) -> __m256d {
     compute!({
-        let limb = _mm256_and_si256(limb, splat(LIMB_MASK));
-        // AVX2 has no conversion from 64-bit integers. In 2^52 plus a limb the limb is the
+        // AVX2 has no conversion from 64-bit integers. In 2^52 plus a number the number is the
         // mantissa.
-        let above = _mm256_castsi256_pd(_mm256_or_si256(limb, bits(splat_float(LIMB_END))));
+        let above = _mm256_castsi256_pd(_mm256_or_si256(number, bits(splat_float(LIMB_END))));
         _mm256_sub_pd(above, splat_float(LIMB_END))
     })
 }
@@ -276,9 +281,8 @@ impl Multiplier for Fma {
         // shorter chain than two multiply-adds.
         compute!({
             let end = splat_float(LIMB_END);
-            let float = _mm256_sub_pd(_mm256_castsi256_pd(_mm256_or_si256(top.0, bits(end))), end);
             // Exact: a number below 2^42 times one of 10 bits.
-            let product = _mm256_fmadd_pd(float, splat_float(FOLD_256_LOW as f64), end);
+            let product = _mm256_fmadd_pd(float_below(top.0), splat_float(FOLD_256_LOW as f64), end);
             let first = low[0].add(Four::new(bits(product)).sub(Four::new(bits(end))));
             let shifted = top.shift_left_by(FOLD_256_SHIFT).and(Avx2::splat(LIMB_MASK));
             [

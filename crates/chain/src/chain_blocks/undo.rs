@@ -187,7 +187,7 @@ impl ChainBlocks {
                 .find(&self.files, position.file, magic, block, rank, &mut search.cursor);
             match found {
                 Ok(undo) => return Ok(undo),
-                // A file that is there says more than one that is not.
+                // The error of any file is more use than that there is no file.
                 Err(error) if problem == RevError::NoFile => problem = error,
                 Err(_) => {}
             }

@@ -39,7 +39,7 @@ impl<'a> BlocksLeft<'a> {
         (self.bytes / (self.threads * RUNS_LEFT_PER_THREAD)).min(RUN_BYTES_MAX)
     }
 
-    /// The last block of a run of so many bytes, and its bytes in truth.
+    /// The last block of a run that has `wanted` bytes or a little more, and the bytes of the run.
     fn end(&self, start: u32, last: u32, wanted: u64) -> (u32, u64) {
         let mut bytes = 0;
         let mut end = start;

@@ -62,7 +62,7 @@ impl SqliteWriter {
 
     /// Makes the index, and completes the file. Returns its length.
     fn complete(self) -> Result<u64, Failure> {
-        // An index of rows that are there takes less time than one that grows with them.
+        // To index all rows at the end takes less time than to index each as it is written.
         self.connection.execute_batch(END)?;
         self.connection.close().map_err(|(_, error)| error)?;
         Ok(self.file.complete()?)

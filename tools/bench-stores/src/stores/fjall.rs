@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The key of the tip, above all keys of coins.
 const TIP_KEY: [u8; KEY_LENGTH + 1] = [0xff; KEY_LENGTH + 1];
 
-/// Nothing must go on in the background at so many looks in a row, so far apart.
+/// How often in a row the store must be found idle, and the time between two looks.
 const IDLE_LOOKS: u32 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 

@@ -109,7 +109,7 @@ impl Rows for Transactions<'_> {
         let done = self
             .blocks
             .for_each_run(self.heights.clone(), RUN_BYTES, cores(), &convert, &mut take);
-        // A block that cannot be read may be one that hides others.
+        // The block that cannot be read may hide others.
         if let Ok(()) | Err(Failure::Block(_)) = done {
             let hidden = self.blocks.find_hidden(&self.stop)?;
             let hidden = hidden.ok_or_else(|| Failure::Stopped(self.out.to_owned()))?;
