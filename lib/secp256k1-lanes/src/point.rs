@@ -206,20 +206,33 @@ pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], o
 
 /// Replaces numbers by their inverses, with one inversion for all. Where numbers are 0, `zero` is
 /// reported with their indexes and lanes, and their inverses are 1; all others are right.
-#[inline(always)]
+///
+/// It is called from a dozen places, and compiled once.
+#[inline(never)]
 pub(crate) fn invert_all<W: Word>(
     numbers: &mut [Fe<W>],
     before: &mut Vec<Fe<W>>,
     zero: &mut dyn FnMut(usize, W::Mask),
 ) {
-    // One zero makes the product of its lane 0, and with it the inverses of all numbers there. So
-    // the total tells whether there is any.
-    let product = multiply_up(numbers, before);
-    let total = whole(&product);
-    if total.is_zero().bits() == 0 {
-        return multiply_down(numbers, before, product, &total);
-    }
-    // It happens by accident once in 2^250; what happens here is made to happen.
+    W::vectorize(
+        #[inline(always)]
+        || {
+            let mut product = multiply_up(numbers, before);
+            // One zero makes the product of its lane 0, and with it the inverses of all numbers
+            // there. So the total tells whether there is any.
+            if whole(&product).is_zero().bits() != 0 {
+                // It happens by accident once in 2^250; what happens here is made to happen.
+                replace_zeros(numbers, zero);
+                product = multiply_up(numbers, before);
+            }
+            multiply_down(numbers, before, product);
+        },
+    );
+}
+
+/// Puts 1 in the place of each 0.
+#[inline(always)]
+fn replace_zeros<W: Word>(numbers: &mut [Fe<W>], zero: &mut dyn FnMut(usize, W::Mask)) {
     let one = Fe::small(1);
     for (index, number) in numbers.iter_mut().enumerate() {
         let is_zero = number.is_zero();
@@ -232,9 +245,6 @@ pub(crate) fn invert_all<W: Word>(
             }
         }
     }
-    let product = multiply_up(numbers, before);
-    let total = whole(&product);
-    multiply_down(numbers, before, product, &total);
 }
 
 /// Chains of products that are computed side by side, which hides latency.
@@ -269,8 +279,8 @@ fn whole<W: Word>(product: &[Fe<W>; CHAINS]) -> Fe<W> {
 }
 
 #[inline(always)]
-fn multiply_down<W: Word>(numbers: &mut [Fe<W>], before: &[Fe<W>], product: [Fe<W>; CHAINS], total: &Fe<W>) {
-    let inverse = invert_lanes(total);
+fn multiply_down<W: Word>(numbers: &mut [Fe<W>], before: &[Fe<W>], product: [Fe<W>; CHAINS]) {
+    let inverse = invert_lanes(&whole(&product));
     let [a, b, c, d] = product;
     // 1 / (a b c d), times the three others, is the inverse of each chain's product. The products
     // of two are shared.
