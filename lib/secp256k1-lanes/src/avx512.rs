@@ -154,13 +154,13 @@ impl Word for Avx512 {
         Self(compute!(_mm512_mask_blend_epi64(mask.0, no.0, yes.0)))
     }
     #[inline(always)]
-    fn load_rows(table: &[Row], index: Self, stride: usize) -> [Self; 8] {
+    fn load_rows(table: &[Row], index: Self) -> [Self; 8] {
         // Eight loads of a whole cache line, and a transposition. A gather would load each of the
         // eight words of each row by itself.
         let index = index.to_lanes();
         let mut rows = [Self::splat(0); 8];
         for (lane, row) in rows.iter_mut().enumerate() {
-            *row = Self::from_lanes(&table[index[lane] as usize + lane * stride].0);
+            *row = Self::from_lanes(&table[index[lane] as usize].0);
         }
         transpose(rows)
     }

@@ -14,13 +14,14 @@
 
 use crate::curve::Curve;
 use crate::fault::{Fault, is_planted};
-use crate::field::{Fe, Multiplicand, square_roots};
+use crate::field::{Fe, Multiplicand};
+use crate::keys::{Key, Keys};
 use crate::multiply::{Halves, SIDE_BY_SIDE, Workspace};
 use crate::number::{self, N, N_HALF, Number, P, P_MINUS_N};
-use crate::point::{Affine, invert_all};
+use crate::point::invert_all;
 use crate::question::{Check, Kind, Verdict};
 use crate::scalar::{self, Scalar};
-use crate::word::{LANES_MAX, Mask, Word, is_odd, side_by_side};
+use crate::word::{LANES_MAX, Mask, Word, is_odd};
 use sha2::{Digest, Sha256};
 use std::sync::OnceLock;
 
@@ -31,11 +32,9 @@ pub(crate) struct Batch<W: Word> {
     refused: Vec<W::Mask>,
     unsure: Vec<W::Mask>,
     is_ecdsa: Vec<W::Mask>,
-    /// The parity of y that is wanted of the key, and of the result.
-    key_odd: Vec<W::Mask>,
+    /// The parity of y that is wanted of the result.
     result_odd: Vec<W::Mask>,
-    key_x: Vec<Fe<W>>,
-    keys: Vec<Affine<W>>,
+    keys: Keys<W>,
     /// The x coordinate that is wanted of the result.
     wanted: Vec<Fe<W>>,
     /// What becomes u1 and u2: for ECDSA message and r, before they are divided.
@@ -45,6 +44,8 @@ pub(crate) struct Batch<W: Word> {
     divisor: Vec<Scalar<W>>,
     before: Vec<Scalar<W>>,
     halves: Vec<Halves<W>>,
+    /// The numbers of the tables of the keys.
+    tables: Vec<W>,
     workspace: Workspace<W>,
     denominators: Vec<Fe<W>>,
     before_fe: Vec<Fe<W>>,
@@ -58,16 +59,15 @@ impl<W: Word> Default for Batch<W> {
             refused: Vec::new(),
             unsure: Vec::new(),
             is_ecdsa: Vec::new(),
-            key_odd: Vec::new(),
             result_odd: Vec::new(),
-            key_x: Vec::new(),
-            keys: Vec::new(),
+            keys: Keys::default(),
             wanted: Vec::new(),
             first: Vec::new(),
             second: Vec::new(),
             divisor: Vec::new(),
             before: Vec::new(),
             halves: Vec::new(),
+            tables: Vec::new(),
             workspace: Workspace::default(),
             denominators: Vec::new(),
             before_fe: Vec::new(),
@@ -78,8 +78,7 @@ impl<W: Word> Default for Batch<W> {
 
 /// The numbers of one check.
 struct Numbers {
-    key_x: Number,
-    key_odd: bool,
+    key: Key,
     wanted: Number,
     result_odd: bool,
     first: Number,
@@ -115,8 +114,7 @@ fn read(check: &Check) -> Option<Numbers> {
     let [key_x, r, s] = [check.key[1..].try_into().ok()?, &check.r, &check.s].map(number::from_bytes);
     let is_key = is_below(&key_x, &P, Fault::KeyRange);
     let plain = Numbers {
-        key_x,
-        key_odd: false,
+        key: (key_x, false),
         wanted: r,
         result_odd: false,
         first: s,
@@ -131,7 +129,7 @@ fn read(check: &Check) -> Option<Numbers> {
             let is_s =
                 is_not_zero(&s, Fault::SZero) && (!number::is_below(&N_HALF, &s) || is_planted::<u64>(Fault::SRange));
             (is_key && is_r && is_s).then(|| Numbers {
-                key_odd: check.key[0] == 3,
+                key: (key_x, check.key[0] == 3),
                 first: number::from_bytes(&check.message),
                 second: r,
                 divisor: s,
@@ -191,17 +189,21 @@ impl<W: Word> Batch<W> {
         }
         W::vectorize(
             #[inline(always)]
-            || self.lift_keys(curve),
+            || self.keys.lift(curve),
         );
         W::vectorize(
             #[inline(always)]
             || self.split_scalars(),
         );
+        self.workspace.make_tables(&self.keys.points, &mut self.keys.unsure);
         self.workspace
-            .multiply(curve, &self.keys, &self.halves, &mut self.unsure);
+            .multiply(curve, &self.tables, &self.halves, &mut self.unsure);
         W::vectorize(
             #[inline(always)]
-            || self.compare(curve),
+            || {
+                self.look_at_keys();
+                self.compare(curve);
+            },
         );
         for (verdicts, word) in verdicts.chunks_mut(W::LANES).zip(0..) {
             let bits = |masks: &[W::Mask]| masks[word].bits();
@@ -224,10 +226,9 @@ impl<W: Word> Batch<W> {
         self.refused.clear();
         self.unsure.clear();
         self.is_ecdsa.clear();
-        self.key_odd.clear();
         self.result_odd.clear();
-        self.key_x.clear();
         self.keys.clear();
+        self.tables.clear();
         self.wanted.clear();
         self.first.clear();
         self.second.clear();
@@ -239,8 +240,9 @@ impl<W: Word> Batch<W> {
     /// Takes the checks of one word. Lanes without a check, and those whose numbers are out of
     /// range, are refused, and compute with stand-ins.
     fn take(&mut self, checks: &[Check]) {
-        let mut numbers = [[ONE; LANES_MAX]; 5];
-        let [mut refused, mut unsure, mut is_ecdsa, mut key_odd, mut result_odd] = [0; 5];
+        let mut numbers = [[ONE; LANES_MAX]; 4];
+        let mut tables = [0; LANES_MAX];
+        let [mut refused, mut unsure, mut is_ecdsa, mut result_odd] = [0; 4];
         for lane in 0..W::LANES {
             let bit = 1 << lane;
             let Some((check, read)) = checks.get(lane).and_then(|check| Some((check, read(check)?))) else {
@@ -250,9 +252,9 @@ impl<W: Word> Batch<W> {
             let set = |bits: &mut u8, yes: bool| *bits |= if yes { bit } else { 0 };
             set(&mut unsure, read.unsure);
             set(&mut is_ecdsa, check.kind == Kind::Ecdsa);
-            set(&mut key_odd, read.key_odd);
             set(&mut result_odd, read.result_odd);
-            let all = [read.key_x, read.wanted, read.first, read.second, read.divisor];
+            tables[lane] = self.keys.number(&read.key).into();
+            let all = [read.wanted, read.first, read.second, read.divisor];
             for (lanes, number) in numbers.iter_mut().zip(all) {
                 lanes[lane] = number;
             }
@@ -260,71 +262,18 @@ impl<W: Word> Batch<W> {
         self.refused.push(W::Mask::from_bits(refused));
         self.unsure.push(W::Mask::from_bits(unsure));
         self.is_ecdsa.push(W::Mask::from_bits(is_ecdsa));
-        self.key_odd.push(W::Mask::from_bits(key_odd));
         self.result_odd.push(W::Mask::from_bits(result_odd));
-        let [key_x, wanted, first, second, divisor] = numbers;
+        let [wanted, first, second, divisor] = numbers;
         W::vectorize(
             #[inline(always)]
             || {
-                self.key_x.push(Fe::from_numbers(&key_x));
+                self.tables.push(W::from_lanes(&tables));
                 self.wanted.push(Fe::from_numbers(&wanted));
                 self.first.push(Scalar::from_numbers(&first));
                 self.second.push(Scalar::from_numbers(&second));
                 self.divisor.push(Scalar::from_numbers(&divisor));
             },
         );
-    }
-
-    /// The points of the keys' x coordinates and parities.
-    #[inline(always)]
-    fn lift_keys(&mut self, curve: &Curve) {
-        if W::LANES == 1 {
-            self.lift_keys_together::<1>(curve);
-        } else {
-            self.lift_keys_together::<2>(curve);
-        }
-    }
-
-    #[inline(always)]
-    fn lift_keys_together<const N: usize>(&mut self, curve: &Curve) {
-        let stand_in = Affine {
-            x: Fe::broadcast(&curve.stand_in[0]),
-            y: Fe::broadcast(&curve.stand_in[1]),
-        };
-        for first in (0..self.key_x.len()).step_by(N) {
-            let x: [Fe<W>; N] = side_by_side(
-                #[inline(always)]
-                |k| self.key_x[first + k],
-            );
-            let squares: [Fe<W>; N] = side_by_side(
-                #[inline(always)]
-                |k| right_side(curve.b, &x[k]),
-            );
-            let roots = square_roots(&squares);
-            for k in 0..N {
-                let root = roots[k].normalize();
-                // The power is a root only if there is one.
-                let is_point = root.squared().subtract(&squares[k].lazy()).reduce().is_zero();
-                let odd = is_odd(root.0[0]);
-                let odd = if is_planted::<W>(Fault::KeyParity) {
-                    self.key_odd[first + k]
-                } else {
-                    odd
-                };
-                // The other root has the other parity, since p is odd.
-                let y = Fe::select(odd.xor(self.key_odd[first + k]), &root.negate(), &root).normalize();
-                self.keys.push(Affine {
-                    // A lane without a point must not spoil the inversions that it shares with
-                    // others.
-                    x: Fe::select(is_point, &x[k], &stand_in.x),
-                    y: Fe::select(is_point, &y, &stand_in.y),
-                });
-                let refused = &mut self.refused[first + k];
-                if !is_planted::<W>(Fault::NoPoint) {
-                    *refused = refused.or(is_point.not());
-                }
-            }
-        }
     }
 
     #[inline(always)]
@@ -340,6 +289,16 @@ impl<W: Word> Batch<W> {
             self.halves.push(Halves { generator, point });
             let unsure = &mut self.unsure[word];
             *unsure = unsure.or(generator_fits.and(point_fits).not());
+        }
+    }
+
+    /// Refuses checks whose keys are no points.
+    #[inline(always)]
+    fn look_at_keys(&mut self) {
+        for (word, numbers) in self.tables.iter().enumerate() {
+            let [refused, unsure] = self.keys.masks(numbers);
+            self.refused[word] = self.refused[word].or(refused);
+            self.unsure[word] = self.unsure[word].or(unsure);
         }
     }
 
@@ -400,12 +359,6 @@ impl<W: Word> Batch<W> {
 /// A bit for each lane there is.
 fn lanes<W: Word>() -> u8 {
     u8::MAX >> (LANES_MAX - W::LANES)
-}
-
-/// x^3 + b.
-#[inline(always)]
-pub(crate) fn right_side<W: Word>(b: u64, x: &Fe<W>) -> Fe<W> {
-    x.square().mul(x).add(&Fe::small(b))
 }
 
 #[cfg(test)]

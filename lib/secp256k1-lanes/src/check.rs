@@ -8,11 +8,8 @@ use crate::avx2::{self, Avx2};
 use crate::avx512::{self, Avx512};
 use crate::batch::Batch;
 use crate::question::{Check, Verdict};
+use crate::word::BATCH;
 use std::sync::OnceLock;
-
-/// Checks that are verified together at most; more are verified in several batches. Fewer than 32
-/// cost as much as 32.
-pub const BATCH: usize = 256;
 
 /// How checks are computed.
 ///

@@ -287,12 +287,12 @@ impl<M: Multiplier> Word for Four<M> {
         Self::new(compute!(_mm256_blendv_epi8(no.0, yes.0, mask.0)))
     }
     #[inline(always)]
-    fn load_rows(table: &[Row], index: Self, stride: usize) -> [Self; 8] {
+    fn load_rows(table: &[Row], index: Self) -> [Self; 8] {
         let index = index.to_lanes();
         let mut low = [Self::splat(0); 4];
         let mut high = low;
         for (lane, (low, high)) in low.iter_mut().zip(&mut high).enumerate() {
-            let Row(numbers) = &table[index[lane] as usize + lane * stride];
+            let Row(numbers) = &table[index[lane] as usize];
             *low = Self::load::<0>(numbers);
             *high = Self::load::<1>(numbers);
         }

@@ -2,8 +2,8 @@
 //!
 //! Plain integers do this, without another library, C code or memory. libsecp256k1 is faster.
 
-use crate::batch::right_side;
 use crate::field::{Fe, square_roots};
+use crate::keys::right_side;
 use crate::number::{self, P};
 
 /// The number b of y^2 = x^3 + b.

@@ -89,6 +89,7 @@
 //! - `question`: what is asked and answered.
 //! - `check`: the backends, and a verifier over them.
 //! - `batch`: a batch from bytes to verdicts.
+//! - `keys`: the keys of a batch, each once.
 //! - `multiply`: sums u1 G + u2 P of many points.
 //! - `point`, `field`: formulas, shared inversions, arithmetic modulo p.
 //! - `scalar`: arithmetic modulo n, halves and digits.
@@ -106,6 +107,7 @@ mod fault;
 mod field;
 mod inverse;
 mod key;
+mod keys;
 mod multiply;
 mod number;
 mod point;
@@ -124,9 +126,10 @@ mod avx_ifma;
 #[cfg(target_arch = "x86_64")]
 mod four;
 
-pub use check::{BATCH, Backend, Verifier};
+pub use check::{Backend, Verifier};
 pub use key::{decompress, is_point};
 pub use question::{Check, Kind, Verdict};
+pub use word::BATCH;
 
 #[cfg(test)]
 mod tests;

@@ -18,7 +18,7 @@ use crate::curve::{Curve, GENERATOR_ENTRIES, GENERATOR_WIDTH};
 use crate::field::Fe;
 use crate::point::{Affine, Jacobian, Signed, add_each, double_each, invert_all};
 use crate::scalar::{HALF_BITS, Half};
-use crate::word::{Mask, Row, Word, side_by_side};
+use crate::word::{BATCH, Mask, Row, Word, side_by_side};
 
 /// Words that are computed side by side. Words come in multiples of it.
 pub(crate) const SIDE_BY_SIDE: usize = 4;
@@ -27,7 +27,8 @@ pub(crate) const SIDE_BY_SIDE: usize = 4;
 const WIDTH: usize = 5;
 
 /// Entries of a table of a point: odd multiples below 2^[`WIDTH`].
-const ENTRIES: usize = 1 << (WIDTH - 1);
+const ENTRY_BITS: u32 = WIDTH as u32 - 1;
+const ENTRIES: usize = 1 << ENTRY_BITS;
 
 /// Positions of digits.
 const POSITIONS: usize = HALF_BITS / WIDTH;
@@ -84,18 +85,10 @@ impl<W> Default for Workspace<W> {
 }
 
 impl<W: Word> Workspace<W> {
-    /// Computes u1 G + u2 P for each of `points`, into [`points`](Self::points). A lane of `unsure`
-    /// is set where a special case was met; where it is not, and Z is not 0, the result is right.
-    pub(crate) fn multiply(
-        &mut self,
-        curve: &Curve,
-        points: &[Affine<W>],
-        halves: &[Halves<W>],
-        unsure: &mut [W::Mask],
-    ) {
-        // The walk takes several words at a time, and has no case for a rest.
-        assert!(points.len().is_multiple_of(SIDE_BY_SIDE), "words come in groups");
-        assert_eq!((points.len(), points.len()), (halves.len(), unsure.len()));
+    /// Makes the tables of `points`, which are numbered lane by lane and word by word; there are at
+    /// most [`BATCH`]. A lane of `unsure` is set where a special case was met.
+    pub(crate) fn make_tables(&mut self, points: &[Affine<W>], unsure: &mut [W::Mask]) {
+        assert_eq!(points.len(), unsure.len());
         W::vectorize(
             #[inline(always)]
             || self.make_multiples(points, unsure),
@@ -104,15 +97,24 @@ impl<W: Word> Workspace<W> {
             #[inline(always)]
             || self.make_rows(),
         );
+    }
+
+    /// Computes u1 G + u2 P, into [`points`](Self::points): for each lane P is the point whose
+    /// table has this number. A lane of `unsure` is set where a special case was met; where it is
+    /// not, and Z is not 0, the result is right.
+    pub(crate) fn multiply(&mut self, curve: &Curve, tables: &[W], halves: &[Halves<W>], unsure: &mut [W::Mask]) {
+        // The walk takes several words at a time, and has no case for a rest.
+        assert!(halves.len().is_multiple_of(SIDE_BY_SIDE), "words come in groups");
+        assert_eq!((halves.len(), halves.len()), (tables.len(), unsure.len()));
         // Group by group, so that the pairs and their inverses of one group stay in the cache.
         self.sums.clear();
-        self.sums.reserve(points.len() * POSITIONS);
+        self.sums.reserve(halves.len() * POSITIONS);
         for (group, halves) in halves.chunks(GROUP).enumerate() {
-            let first = group * GROUP;
-            let unsure = &mut unsure[first..first + halves.len()];
+            let words = group * GROUP..group * GROUP + halves.len();
+            let (tables, unsure) = (&tables[words.clone()], &mut unsure[words]);
             W::vectorize(
                 #[inline(always)]
-                || self.look_up(curve, first, halves),
+                || self.look_up(curve, tables, halves),
             );
             W::vectorize(
                 #[inline(always)]
@@ -221,7 +223,8 @@ impl<W: Word> Workspace<W> {
     /// The tables in memory: for each word those of all lanes.
     #[inline(always)]
     fn make_rows(&mut self) {
-        self.rows.resize(self.multiples.len() * rows::<W>(), Row::ZERO);
+        // As many as a batch can have: so every number of a table is in range.
+        self.rows.resize(BATCH * ENTRIES, Row::ZERO);
         for (multiples, rows) in self.multiples.iter().zip(self.rows.chunks_exact_mut(rows::<W>())) {
             for (entry, point) in multiples.iter().enumerate() {
                 // Four words of 64 bits instead of five limbs: a row of x and y then fills one
@@ -236,16 +239,16 @@ impl<W: Word> Workspace<W> {
     /// The entries of all positions of a group of words, in pairs that are to be added, and the
     /// denominators of their sums.
     #[inline(always)]
-    fn look_up(&mut self, curve: &Curve, first: usize, halves: &[Halves<W>]) {
+    fn look_up(&mut self, curve: &Curve, tables: &[W], halves: &[Halves<W>]) {
         self.pairs.clear();
         self.denominators.clear();
         let beta = Fe::broadcast(&curve.beta);
-        let all_rows = self.rows[first * rows::<W>()..].chunks_exact(rows::<W>());
-        for (halves, rows) in halves.iter().zip(all_rows) {
+        for (halves, table) in halves.iter().zip(tables) {
+            let first_row = table.and(W::splat(BATCH as u64 - 1)).shift_left::<ENTRY_BITS>();
             for position in 0..POSITIONS {
                 let [first, second] = &halves.point;
-                let a = entry::<W, WIDTH>(rows, first.digit(position * WIDTH, WIDTH), ENTRIES);
-                let mut b = entry::<W, WIDTH>(rows, second.digit(position * WIDTH, WIDTH), ENTRIES);
+                let a = entry::<W, WIDTH>(&self.rows, first_row, first.digit(position * WIDTH, WIDTH));
+                let mut b = entry::<W, WIDTH>(&self.rows, first_row, second.digit(position * WIDTH, WIDTH));
                 // Lambda times it.
                 b.x = b.x.mul(&beta);
                 // The sum is taken in `add_up`, when the denominators of the whole group are
@@ -256,11 +259,12 @@ impl<W: Word> Workspace<W> {
             // The second table has lambda times the entries of the first, so nothing is multiplied
             // here.
             let tables = curve.generator.split_at(GENERATOR_ENTRIES);
+            let zero = W::splat(0);
             for position in 0..GENERATOR_POSITIONS {
                 let offset = position * GENERATOR_WIDTH;
                 let [first, second] = &halves.generator;
-                let a = entry::<W, GENERATOR_WIDTH>(tables.0, first.digit(offset, GENERATOR_WIDTH), 0);
-                let b = entry::<W, GENERATOR_WIDTH>(tables.1, second.digit(offset, GENERATOR_WIDTH), 0);
+                let a = entry::<W, GENERATOR_WIDTH>(tables.0, zero, first.digit(offset, GENERATOR_WIDTH));
+                let b = entry::<W, GENERATOR_WIDTH>(tables.1, zero, second.digit(offset, GENERATOR_WIDTH));
                 self.denominators.push(b.x.sub(&a.x));
                 self.pairs.push((a, b));
             }
@@ -343,15 +347,15 @@ impl<W: Word> Workspace<W> {
     }
 }
 
-/// The entry of a table for a digit from 0 to 2^`BITS` - 1, which stands for the odd number
-/// 2 digit + 1 - 2^`BITS`.
+/// The entry for a digit from 0 to 2^`BITS` - 1, which stands for the odd number
+/// 2 digit + 1 - 2^`BITS`, of the table whose first row is `first`.
 #[inline(always)]
-fn entry<W: Word, const BITS: usize>(table: &[Row], digit: W, stride: usize) -> Signed<W> {
+fn entry<W: Word, const BITS: usize>(rows: &[Row], first: W, digit: W) -> Signed<W> {
     let half = 1 << (BITS - 1);
     let negative = digit.is_below(W::splat(half));
     let low = digit.and(W::splat(half - 1));
     let index = W::select(negative, W::splat(half - 1).sub(low), low);
-    let [a, b, c, d, e, f, g, h] = W::load_rows(table, index, stride);
+    let [a, b, c, d, e, f, g, h] = W::load_rows(rows, first.add(index));
     Signed {
         x: Fe::unpack(&[a, b, c, d]),
         y: Fe::unpack(&[e, f, g, h]).negate_lazy_where(negative),

@@ -120,7 +120,7 @@ impl Word for u64 {
         if mask { yes } else { no }
     }
     #[inline(always)]
-    fn load_rows(table: &[Row], index: Self, _stride: usize) -> [Self; 8] {
+    fn load_rows(table: &[Row], index: Self) -> [Self; 8] {
         table[index as usize].0
     }
     #[inline(always)]

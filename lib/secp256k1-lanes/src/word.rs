@@ -31,6 +31,12 @@ pub(crate) fn side_by_side_apart<W: Word, T: Copy, const N: usize>(mut work: imp
     )
 }
 
+/// Checks that are verified together at most; more are verified in several batches. Fewer than 32
+/// cost as much as 32.
+pub const BATCH: usize = 256;
+
+const _: () = assert!(BATCH.is_power_of_two());
+
 /// Bits of a limb: what the multiply-add instructions of IFMA multiply.
 pub(crate) const LIMB_BITS: u32 = 52;
 
@@ -153,10 +159,9 @@ pub(crate) trait Word: Copy + Debug {
     /// The lanes of `yes` where the mask is set, those of `no` elsewhere.
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
 
-    /// Rows of a table by their numbers, transposed: word `j` has the number `j` of each lane's
-    /// row. Lane `i` takes row `index + i * stride`.
-    fn load_rows(table: &[Row], index: Self, stride: usize) -> [Self; 8];
-    /// The reverse: lane `i` goes to row `first + i * stride`.
+    /// Rows of a table by their numbers, transposed: word `j` has the number `j` of each lane's row.
+    fn load_rows(table: &[Row], index: Self) -> [Self; 8];
+    /// The reverse, for rows at equal distances: lane `i` goes to row `first + i * stride`.
     fn store_rows(table: &mut [Row], first: usize, stride: usize, words: [Self; 8]);
 
     /// Says that every lane is below 2^`BITS`. Intervals prove it; other types do nothing.

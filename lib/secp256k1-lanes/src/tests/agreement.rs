@@ -78,7 +78,7 @@ fn results<W: Word>(operands: &Operands) -> Vec<[u64; LANES_MAX]> {
     let table: Vec<Row> = (0..8)
         .map(|row| Row(std::array::from_fn(|k| row * 8 + k as u64)))
         .collect();
-    results.extend(W::load_rows(&table, a.and(W::splat(7)), 0));
+    results.extend(W::load_rows(&table, a.and(W::splat(7))));
     results.into_iter().map(W::to_lanes).collect()
 }
 
@@ -152,7 +152,8 @@ fn rows_become_columns<W: Word>() {
         .collect();
     let index = [3, 0, 1, 7, 7, 2, 5, 6];
     let rows: Vec<usize> = (0..W::LANES).map(|lane| index[lane] as usize + 8 * lane).collect();
-    let words = W::load_rows(&table, W::from_lanes(&index), 8);
+    let numbers = std::array::from_fn(|lane| index[lane] + 8 * lane as u64);
+    let words = W::load_rows(&table, W::from_lanes(&numbers));
     for (column, word) in words.iter().enumerate() {
         let lanes = word.to_lanes();
         for (lane, row) in rows.iter().enumerate() {

@@ -152,7 +152,11 @@ impl Group {
                 });
             }
             let mut unsure = vec![W::Mask::from_bits(0); words];
-            workspace.multiply(&curve, &points, &halves, &mut unsure);
+            workspace.make_tables(&points, &mut unsure);
+            // A table for each lane.
+            let numbers = |word: usize| std::array::from_fn(|lane| (word * W::LANES + lane) as u64);
+            let tables: Vec<W> = (0..words).map(|word| W::from_lanes(&numbers(word))).collect();
+            workspace.multiply(&curve, &tables, &halves, &mut unsure);
             for (number, [u1, u2, d]) in group.iter().enumerate() {
                 let (word, lane) = (number / W::LANES, number % W::LANES);
                 let point = &workspace.points[word];

@@ -196,7 +196,7 @@ impl Word for Interval {
         Self::new(yes.low.min(no.low), yes.high.max(no.high))
     }
     #[inline(never)]
-    fn load_rows(table: &[Row], index: Self, _stride: usize) -> [Self; 8] {
+    fn load_rows(table: &[Row], index: Self) -> [Self; 8] {
         assert!(
             (index.unsigned().high as usize) < table.len(),
             "{index:x?} of {}",
@@ -282,7 +282,7 @@ fn intervals_see_what_is_wrong() {
         let _ = top.mul(&top);
     });
     fails(|| {
-        Interval::load_rows(&[Row::ZERO; 16], Interval::new(0, 16), 1);
+        Interval::load_rows(&[Row::ZERO; 16], Interval::new(0, 16));
     });
     fails(|| Interval::new(0, 1 << 26).promise_below::<26>());
 }

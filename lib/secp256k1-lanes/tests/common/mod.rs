@@ -91,12 +91,18 @@ fn halves(signature: &[u8; 64]) -> [[u8; 32]; 2] {
 
 /// A check that holds.
 pub(crate) fn valid(kind: Kind, dice: &mut Rng) -> Check {
+    let secret = dice.secret();
+    valid_of(kind, &secret, dice)
+}
+
+/// A check that holds, of this key.
+pub(crate) fn valid_of(kind: Kind, secret: &SecretKey, dice: &mut Rng) -> Check {
     let secp = Secp256k1::new();
-    let (secret, message) = (dice.secret(), dice.bytes());
+    let message = dice.bytes();
     let digest = Message::from_digest(message);
     match kind {
         Kind::Ecdsa => {
-            let signature = secp.sign_ecdsa(&digest, &secret).serialize_compact();
+            let signature = secp.sign_ecdsa(&digest, secret).serialize_compact();
             let [r, s] = halves(&signature);
             let key = secret.public_key(&secp).serialize();
             Check {
@@ -108,7 +114,7 @@ pub(crate) fn valid(kind: Kind, dice: &mut Rng) -> Check {
             }
         }
         Kind::Schnorr => {
-            let pair = Keypair::from_secret_key(&secp, &secret);
+            let pair = Keypair::from_secret_key(&secp, secret);
             let [r, s] = halves(&secp.sign_schnorr_no_aux_rand(&digest, &pair).serialize());
             let key = with_prefix(&pair.x_only_public_key().0);
             Check {
@@ -120,7 +126,7 @@ pub(crate) fn valid(kind: Kind, dice: &mut Rng) -> Check {
             }
         }
         Kind::Tweak => {
-            let internal = Keypair::from_secret_key(&secp, &secret).x_only_public_key().0;
+            let internal = Keypair::from_secret_key(&secp, secret).x_only_public_key().0;
             let tweak = dice.secret();
             let (output, parity) = internal.add_tweak(&secp, &Tweak::from(tweak)).unwrap();
             let mut message = [0; 32];

@@ -1,8 +1,32 @@
 //! Against libsecp256k1.
 
-use crate::common::{Rng, broken, kind, reference, valid};
-use secp256k1::Secp256k1;
+use crate::common::{Rng, backends, broken, kind, reference, valid, valid_of};
+use secp256k1::{Secp256k1, SecretKey, VerifyOnly};
 use secp256k1_lanes::{Backend, Check, Verdict, Verifier};
+
+/// Verifies a batch, and fails where libsecp256k1 says something else. Gives back how many hold.
+fn count_valid(
+    verifier: &mut Verifier,
+    secp: &Secp256k1<VerifyOnly>,
+    batch: &[Check],
+    verdicts: &mut Vec<Verdict>,
+) -> usize {
+    verifier.verify(batch, verdicts);
+    assert_eq!(verdicts.len(), batch.len());
+    let mut held = 0;
+    for (check, verdict) in batch.iter().zip(verdicts) {
+        let expected = reference(secp, check);
+        held += usize::from(expected);
+        // None of these is a special case but an r that happens to be tiny.
+        let expected = if expected { Verdict::Valid } else { Verdict::Invalid };
+        let tiny_r = check.r[..15] == [0; 15];
+        assert!(
+            *verdict == expected || (tiny_r && *verdict == Verdict::CannotTell),
+            "{check:?}: {verdict:?}"
+        );
+    }
+    held
+}
 
 /// Random checks, half of them broken, in batches of random sizes.
 fn compare(backend: Backend, cases: usize, seed: u64) {
@@ -28,19 +52,7 @@ fn compare(backend: Backend, cases: usize, seed: u64) {
                 }
             })
             .collect();
-        verifier.verify(&batch, &mut verdicts);
-        assert_eq!(verdicts.len(), batch.len());
-        for (check, verdict) in batch.iter().zip(&verdicts) {
-            let expected = reference(&secp, check);
-            held += usize::from(expected);
-            // None of these is a special case but an r that happens to be tiny.
-            let expected = if expected { Verdict::Valid } else { Verdict::Invalid };
-            let tiny_r = check.r[..15] == [0; 15];
-            assert!(
-                *verdict == expected || (tiny_r && *verdict == Verdict::CannotTell),
-                "seed {seed}: {check:?}: {verdict:?}"
-            );
-        }
+        held += count_valid(&mut verifier, &secp, &batch, &mut verdicts);
         done += batch.len();
     }
     assert!(held > cases / 3 && held < cases * 2 / 3, "{held} of {done} hold");
@@ -64,6 +76,55 @@ fn four_lanes_say_what_libsecp256k1_says() {
 #[test]
 fn one_lane_says_what_libsecp256k1_says() {
     compare(Backend::Portable, 3_000, 2);
+}
+
+/// Keys whose x coordinates end with the same ten bits: all of them look for the same slot first.
+fn alike(count: usize, dice: &mut Rng) -> Vec<SecretKey> {
+    let secp = Secp256k1::new();
+    let end = |key: &SecretKey| u16::from_be_bytes(key.public_key(&secp).serialize()[31..].try_into().unwrap()) % 1024;
+    // The last slot: the search goes on with the first one.
+    let keys = std::iter::repeat_with(|| dice.secret()).filter(|key| end(key) == 1023);
+    keys.take(count).collect()
+}
+
+/// Keys that many checks have: each of every kind, and some that are no points.
+#[test]
+fn keys_that_repeat() {
+    let secp = Secp256k1::verification_only();
+    let mut dice = Rng(40);
+    let mut verdicts = Vec::new();
+    let keys = [
+        vec![dice.secret()],
+        (0..3).map(|_| dice.secret()).collect(),
+        (0..100).map(|_| dice.secret()).collect(),
+        alike(20, &mut dice),
+    ];
+    for keys in &keys {
+        for size in [2, 9, 256, 300] {
+            let batch: Vec<Check> = (0..size)
+                .map(|_| {
+                    let kind = kind(&mut dice);
+                    let mut check = valid_of(kind, &keys[dice.below(keys.len())], &mut dice);
+                    match dice.below(12) {
+                        0 => check = broken(&check, &mut dice),
+                        // The point with the other y.
+                        1 => check.key[0] ^= 1,
+                        // No point has this x.
+                        2 => check.key[1..].copy_from_slice(&[&[0; 31][..], &[5]].concat()),
+                        3 => check.message[5] ^= 1,
+                        _ => {}
+                    }
+                    check
+                })
+                .collect();
+            for backend in backends() {
+                let mut verifier = Verifier::with_backend(backend);
+                let held = count_valid(&mut verifier, &secp, &batch, &mut verdicts);
+                assert!(held < size || size < 256, "all hold");
+                assert!(held > size / 2 || size < 256, "{held} of {size} hold");
+            }
+        }
+    }
 }
 
 /// Points from compressed keys, against libsecp256k1.
