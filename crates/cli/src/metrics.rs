@@ -9,6 +9,7 @@ use crate::log;
 use crate::output;
 use blockmill_chain::Progress;
 use blockmill_engine::report::{FIGURES, Totals, Value};
+use blockmill_script::Speeds;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -227,6 +228,9 @@ fn render(figures: &Figures, store: &Path) -> String {
             "blockmill_stage_wait_seconds_total{{stage=\"{stage}\"}} {seconds}"
         );
     }
+    if let Some(speeds) = Speeds::measured() {
+        add_speeds(&mut text, speeds);
+    }
     let bytes = size_of_store(store) as f64;
     add(
         &mut text,
@@ -257,6 +261,16 @@ fn add_progress(text: &mut String, progress: &Progress) {
     ];
     for (name, help, value) in gauges {
         add(text, &format!("blockmill_{name}"), "gauge", help, value);
+    }
+}
+
+/// How fast the ways of verifying signatures were, when this process measured them.
+fn add_speeds(text: &mut String, speeds: &Speeds) {
+    let name = "blockmill_signature_check_seconds";
+    add_head(text, name, "gauge", "CPU seconds of a signature check, as measured");
+    for speed in speeds.ways() {
+        let (way, seconds) = (speed.way.name(), speed.check.as_secs_f64());
+        let _ = writeln!(text, "{name}{{way=\"{way}\"}} {seconds}");
     }
 }
 

@@ -3,14 +3,14 @@
 use blockmill_chain::Signatures;
 use blockmill_chain::report::signatures::SignatureRanges;
 use blockmill_rules::SignatureCounts;
-use blockmill_script::CoreVerifier;
-use serde_json::{Value, json};
+use blockmill_script::{CoreVerifier, Speed, Speeds};
+use serde_json::{Map, Value, json};
 
 /// The engine's script verifier in this command.
 pub(crate) type Verifier = CoreVerifier;
 
-/// A verifier for one run of a command. `Auto` has lanes if they are fast on this machine;
-/// `OneByOne` has none.
+/// A verifier for one run of a command. `Auto` takes the fastest way of this machine; `OneByOne`
+/// has no lanes.
 pub(crate) fn verifier(signatures: Signatures) -> Verifier {
     match signatures {
         Signatures::Auto => CoreVerifier::automatic(),
@@ -21,11 +21,32 @@ pub(crate) fn verifier(signatures: Signatures) -> Verifier {
 
 /// How signatures were verified, for a person: the way for each range of heights, and the counts.
 pub(crate) fn signatures_text(ranges: &SignatureRanges, counts: &SignatureCounts) -> String {
+    let mut text = ranges.to_string();
     let counted = counts_text(counts);
-    if counted.is_empty() {
-        return ranges.to_string();
+    if !counted.is_empty() {
+        text.push_str(&format!(": {counted}"));
     }
-    format!("{ranges}: {counted}")
+    if let Some(speeds) = Speeds::measured() {
+        text.push_str(&format!("; {}", speeds_text(speeds)));
+    }
+    text
+}
+
+/// How fast the ways of verifying signatures were, when this process measured them.
+fn speeds_text(speeds: &Speeds) -> String {
+    let of = |speed: &Speed| format!("{} {:.1} us", speed.way.name(), speed.check.as_secs_f64() * 1e6);
+    let all: Vec<String> = speeds.ways().iter().map(of).collect();
+    format!("measured a check: {}", all.join(", "))
+}
+
+/// The same as JSON, in nanoseconds; null if nothing was measured.
+pub(crate) fn measured_json() -> Value {
+    Speeds::measured().map_or(Value::Null, speeds_json)
+}
+
+fn speeds_json(speeds: &Speeds) -> Value {
+    let of = |speed: &Speed| (speed.way.name().to_owned(), json!(speed.check.as_nanos() as u64));
+    Value::Object(speeds.ways().iter().map(of).collect::<Map<_, _>>())
 }
 
 /// The number of signatures for each way of verifying. Empty if all counts are 0.
@@ -62,6 +83,7 @@ pub(crate) fn signatures_json(counts: &SignatureCounts) -> Value {
         "again": counts.again,
         "cannot_tell": counts.cannot_tell,
         "rechecked": counts.rechecked,
+        "measured": measured_json(),
     })
 }
 
@@ -90,7 +112,7 @@ mod tests {
         );
         assert_eq!(
             signatures_json(&counts),
-            json!({"lanes": 7, "kernel": 2, "again": 1, "cannot_tell": 0, "rechecked": 3})
+            json!({"lanes": 7, "kernel": 2, "again": 1, "cannot_tell": 0, "rechecked": 3, "measured": null})
         );
     }
 }

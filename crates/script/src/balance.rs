@@ -140,22 +140,20 @@ impl Cost {
 #[derive(Debug)]
 pub(crate) struct Balance {
     nanoseconds: AtomicI64,
-    lanes: LaneCosts,
 }
 
 impl Balance {
-    pub(crate) fn new(lanes: LaneCosts) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             nanoseconds: AtomicI64::new(CAP_NS),
-            lanes,
         }
     }
 
     /// What is taken for a run that is deferred with `checks` checks.
-    fn excess(&self, report: &Report, checks: usize) -> i64 {
+    fn excess(report: &Report, checks: usize, lanes: LaneCosts) -> i64 {
         let checks = count(checks as u64);
         let hashed = (count(report.hashed) - checks * HASHED_FREE).max(0) * HASHED_NS;
-        hashed + (checks - CHECKS_FREE).max(0) * self.lanes.full_ns
+        hashed + (checks - CHECKS_FREE).max(0) * lanes.full_ns
     }
 
     /// Whether work may be deferred.
@@ -164,8 +162,8 @@ impl Balance {
     }
 
     /// Takes what is out of the ordinary in a run that was deferred.
-    pub(crate) fn defer(&self, cost: &mut Cost, report: &Report, checks: usize) {
-        let excess = self.excess(report, checks);
+    pub(crate) fn defer(&self, cost: &mut Cost, report: &Report, checks: usize, lanes: LaneCosts) {
+        let excess = Self::excess(report, checks, lanes);
         if excess > 0 {
             cost.taken += excess;
             self.nanoseconds.fetch_sub(excess, Relaxed);

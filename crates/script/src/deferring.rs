@@ -1,6 +1,7 @@
 //! What a verifier that defers checks has, and how it verifies them together.
 
 use crate::balance::{Balance, LaneCosts, SIGNATURE_NS};
+use crate::choice::{FULL, Speeds, Way};
 use crate::ffi;
 use crate::guesses::Guesses;
 use crate::lanes::{Lanes, Pool};
@@ -17,7 +18,10 @@ const RECHECKED_ONE_IN: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 /// What a verifier that defers checks has.
 pub(crate) struct Deferring {
     pub(crate) lanes: Pool,
-    costs: LaneCosts,
+    /// The way from the beginning.
+    first: Way,
+    /// The fastest way, once it is measured. None: nothing is to be measured.
+    pub(crate) fastest: Option<OnceLock<Way>>,
     pub(crate) balance: Balance,
     pub(crate) guesses: Guesses,
     pub(crate) rechecked_one_in: NonZeroU64,
@@ -87,18 +91,52 @@ fn verdict_of(valid: bool) -> Verdict {
 }
 
 impl Deferring {
-    /// The lanes that `make` makes cost as much as those of `backend`.
-    pub(crate) fn new(backend: Backend, make: impl Fn() -> Box<dyn Lanes> + Send + Sync + 'static) -> Self {
-        let costs = LaneCosts::of(backend);
+    /// The lanes that `make` makes cost as much as those of the backend. If `measures`, the first
+    /// full batch shows which way is the fastest.
+    pub(crate) fn new(
+        backend: Backend,
+        measures: bool,
+        make: impl Fn(Backend) -> Box<dyn Lanes> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             lanes: Pool::new(make),
-            costs,
-            balance: Balance::new(costs),
+            first: Way::Lanes(backend),
+            fastest: measures.then(OnceLock::new),
+            balance: Balance::new(),
             guesses: Guesses::new(),
             rechecked_one_in: RECHECKED_ONE_IN,
             valid: AtomicU64::new(0),
             contradiction: OnceLock::new(),
             reserve,
+        }
+    }
+
+    /// How signatures are verified now.
+    pub(crate) fn way(&self) -> Way {
+        let fastest = self.fastest.as_ref().and_then(OnceLock::get);
+        *fastest.unwrap_or(&self.first)
+    }
+
+    /// What the lanes cost.
+    pub(crate) fn costs(&self) -> LaneCosts {
+        match self.way() {
+            Way::Lanes(backend) => LaneCosts::of(backend),
+            // What is left of deferred checks; they are not verified in lanes.
+            Way::OneByOne => LaneCosts::of(Backend::Portable),
+        }
+    }
+
+    /// Finds the fastest way, if that is to be done and these checks are enough. Only valid ones
+    /// show it: libsecp256k1 refuses some of the others at once.
+    fn choose(&self, checks: &[Check], verdicts: &[Verdict]) {
+        if let Some(fastest) = &self.fastest
+            && fastest.get().is_none()
+            && checks.len() >= FULL
+            && verdicts.iter().all(|&verdict| verdict == Verdict::Valid)
+            && let Some(speeds) = Speeds::of_this_machine(checks)
+        {
+            // All threads would set the same.
+            let _ = fastest.set(speeds.fastest());
         }
     }
 
@@ -110,14 +148,19 @@ impl Deferring {
     /// Verifies checks, in lanes if there are enough of them.
     pub(crate) fn verdicts(&self, checks: &[Check], counts: &Counts) -> Result<Verdicts, VerifyError> {
         self.contradicted()?;
-        if !self.costs.take(checks.len()) {
+        let costs = self.costs();
+        let backend = match self.way() {
+            Way::Lanes(backend) if costs.take(checks.len()) => Some(backend),
+            _ => None,
+        };
+        let Some(backend) = backend else {
             add(&counts.libsecp256k1, checks.len());
             return Ok(Verdicts {
                 verdicts: checks.iter().map(|check| verdict_of(ffi::is_valid(check))).collect(),
                 check_ns: SIGNATURE_NS,
             });
-        }
-        let mut verdicts = self.lanes.verify(checks);
+        };
+        let mut verdicts = self.lanes.verify(backend, checks);
         let rechecked = self.recheck(checks, &verdicts);
         add(&counts.rechecked, rechecked);
         // Another thread may have found one.
@@ -129,13 +172,14 @@ impl Deferring {
                 asked += 1;
             }
         }
+        self.choose(checks, &verdicts);
         add(&counts.cannot_tell, asked);
         add(&counts.lanes, checks.len() - asked);
         // At most twice the checks: no overflow.
         let by_libsecp256k1 = SIGNATURE_NS * (asked + rechecked) as i64 / checks.len() as i64;
         Ok(Verdicts {
             verdicts,
-            check_ns: self.costs.check_ns(checks.len()) + by_libsecp256k1,
+            check_ns: costs.check_ns(checks.len()) + by_libsecp256k1,
         })
     }
 

@@ -40,6 +40,7 @@ mod guesses;
 mod recorder;
 
 mod balance;
+mod choice;
 mod deferring;
 mod lanes;
 
@@ -48,5 +49,6 @@ mod ffi;
 #[cfg(test)]
 mod tests;
 
+pub use crate::choice::{Speed, Speeds, Way};
 pub use crate::deferred::Deferred;
 pub use crate::verifier::{CoreTransaction, CoreVerifier, Signatures};

@@ -1,5 +1,6 @@
 //! Tests that put their own lanes instead of the real ones.
 
+mod choice;
 mod hashing;
 mod hostile;
 mod lanes;

@@ -1,6 +1,7 @@
 //! The verifier.
 
 use crate::balance::Cost;
+use crate::choice::Way;
 use crate::deferred::{Deferred, Script};
 use crate::deferring::{Counts, Deferring, Verdicts, add, failed};
 use crate::ffi::{self, End, Limits, Report};
@@ -72,21 +73,36 @@ impl fmt::Debug for CoreVerifier {
 impl CoreVerifier {
     /// A verifier with this way to verify signatures.
     pub fn new(signatures: Signatures) -> Self {
-        let backend = Backend::detect();
-        let make = move || Box::new(secp256k1_lanes::Verifier::with_backend(backend)) as Box<dyn Lanes>;
+        match signatures {
+            Signatures::OneByOne => Self::one_by_one(),
+            Signatures::Lanes => Self::lanes(false),
+        }
+    }
+
+    /// A verifier that takes the fastest way of this machine. Where there are vector instructions,
+    /// the first full batch of the process is verified by every way, once, to find it
+    /// ([`Speeds::measured`](crate::Speeds::measured)).
+    pub fn automatic() -> Self {
+        if Backend::detect().is_fast() {
+            Self::lanes(Backend::named().is_none())
+        } else {
+            Self::one_by_one()
+        }
+    }
+
+    fn one_by_one() -> Self {
         Self {
-            deferring: (signatures == Signatures::Lanes).then(|| Deferring::new(backend, make)),
+            deferring: None,
             counts: Counts::default(),
         }
     }
 
-    /// A verifier that uses lanes if this machine has fast ones.
-    pub fn automatic() -> Self {
-        Self::new(if Backend::detect().is_fast() {
-            Signatures::Lanes
-        } else {
-            Signatures::OneByOne
-        })
+    fn lanes(measures: bool) -> Self {
+        let make = |backend| Box::new(secp256k1_lanes::Verifier::with_backend(backend)) as Box<dyn Lanes>;
+        Self {
+            deferring: Some(Deferring::new(Backend::detect(), measures, make)),
+            counts: Counts::default(),
+        }
     }
 
     /// What verifies signatures.
@@ -161,7 +177,8 @@ impl CoreVerifier {
             return Some((script, Ok(())));
         }
         if end == End::Passed && deferred.scripts.try_reserve(1).is_ok() {
-            deferring.balance.defer(&mut script.cost, &report, script.checks);
+            let costs = deferring.costs();
+            deferring.balance.defer(&mut script.cost, &report, script.checks, costs);
             deferred.scripts.push(script);
             return None;
         }
@@ -212,8 +229,9 @@ impl ScriptVerifier for CoreVerifier {
         deferred: &mut Deferred<T>,
     ) -> Result<Outcome, VerifyError> {
         check_arguments(prepared, input, flags)?;
-        let Some(deferring) = &self.deferring else {
-            return self.ordinary(prepared, input, flags).0.map(|()| Outcome::Passed);
+        let deferring = match &self.deferring {
+            Some(deferring) if deferring.way() != Way::OneByOne => deferring,
+            _ => return self.ordinary(prepared, input, flags).0.map(|()| Outcome::Passed),
         };
         deferring.contradicted()?;
         if !deferring.balance.allows() {
@@ -230,7 +248,7 @@ impl ScriptVerifier for CoreVerifier {
         let mut cost = Cost::default();
         cost.run(&report);
         if end == End::Passed && deferred.scripts.try_reserve(1).is_ok() {
-            deferring.balance.defer(&mut cost, &report, checks);
+            deferring.balance.defer(&mut cost, &report, checks, deferring.costs());
             deferred.scripts.push(Script {
                 name: script,
                 transaction: prepared.number,
@@ -318,10 +336,10 @@ impl ScriptVerifier for CoreVerifier {
     }
 
     fn signatures_together(&self) -> usize {
-        match self.deferring {
+        match &self.deferring {
             // One less, so that a script with two checks does not begin a second batch for one.
-            Some(_) => secp256k1_lanes::BATCH - 1,
-            None => 0,
+            Some(deferring) if deferring.way() != Way::OneByOne => secp256k1_lanes::BATCH - 1,
+            _ => 0,
         }
     }
 
@@ -335,9 +353,15 @@ impl ScriptVerifier for CoreVerifier {
 impl CoreVerifier {
     pub(crate) fn with_lanes(make: impl Fn() -> Box<dyn Lanes> + Send + Sync + 'static) -> Self {
         Self {
-            deferring: Some(Deferring::new(Backend::Avx512, make)),
+            deferring: Some(Deferring::new(Backend::Avx512, false, move |_| make())),
             counts: Counts::default(),
         }
+    }
+
+    /// As if this had been measured.
+    pub(crate) fn with_fastest(mut self, way: Way) -> Self {
+        self.deferring.as_mut().unwrap().fastest = Some(way.into());
+        self
     }
 
     pub(crate) fn with_reserve(mut self, reserve: fn(&mut Vec<secp256k1_lanes::Check>) -> bool) -> Self {

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 fn main() {
     let secp = Secp256k1::verification_only();
-    for backend in [Backend::Avx512, Backend::AvxIfma, Backend::Avx2, Backend::Portable] {
+    for backend in Backend::ALL {
         if !backend.is_available()
             || std::env::args()
                 .nth(1)

@@ -32,31 +32,35 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The fastest backend of this machine, or the backend that the environment variable
-    /// `SECP256K1_LANES_BACKEND` names: `avx512`, `avxifma`, `avx2` or `portable`. The variable is
-    /// for tests of what other machines do, and is read once, at the first call. An unknown name is
-    /// ignored, and so is a backend that the machine lacks.
+    /// All backends, the fastest first.
+    pub const ALL: [Self; 4] = [Self::Avx512, Self::AvxIfma, Self::Avx2, Self::Portable];
+
+    /// The fastest backend of this machine, or [`named`](Self::named).
     pub fn detect() -> Self {
-        static WANTED: OnceLock<Option<Backend>> = OnceLock::new();
-        match *WANTED.get_or_init(Self::wanted) {
-            Some(wanted) => wanted,
-            None => [Self::Avx512, Self::AvxIfma, Self::Avx2]
-                .into_iter()
-                .find(|backend| backend.is_available())
-                .unwrap_or(Self::Portable),
-        }
+        let available = || Self::ALL.into_iter().find(|backend| backend.is_available());
+        Self::named().or_else(available).unwrap_or(Self::Portable)
     }
 
-    /// What the environment asks for, if the machine has it.
-    fn wanted() -> Option<Self> {
-        let backend = match std::env::var("SECP256K1_LANES_BACKEND").ok()?.as_str() {
-            "avx512" => Self::Avx512,
-            "avxifma" => Self::AvxIfma,
-            "avx2" => Self::Avx2,
-            "portable" => Self::Portable,
-            _ => return None,
-        };
-        backend.is_available().then_some(backend)
+    /// The backend that the environment variable `BLOCKMILL_BACKEND` names by its
+    /// [`name`](Self::name). The variable is for tests of what other machines do, and is read once,
+    /// at the first call. An unknown name is ignored, and so is a backend that the machine lacks.
+    pub fn named() -> Option<Self> {
+        static NAMED: OnceLock<Option<Backend>> = OnceLock::new();
+        *NAMED.get_or_init(|| {
+            let name = std::env::var("BLOCKMILL_BACKEND").ok()?;
+            let backend = Self::ALL.into_iter().find(|backend| backend.name() == name)?;
+            backend.is_available().then_some(backend)
+        })
+    }
+
+    /// `avx512`, `avxifma`, `avx2` or `portable`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Avx512 => "avx512",
+            Self::AvxIfma => "avxifma",
+            Self::Avx2 => "avx2",
+            Self::Portable => "portable",
+        }
     }
 
     /// Whether this machine has what it needs.

@@ -29,13 +29,14 @@ impl Backend {
     pub const ALL: [Self; 4] = [Self::Avx512, Self::Sha, Self::Avx2, Self::Single];
 
     /// The fastest backend of this machine, or the backend that the environment variable
-    /// `SHA256_LANES_BACKEND` names: `avx512`, `sha`, `avx2` or `single`. The variable is for tests
-    /// of what other machines do, and is read once, at the first call. An unknown name is ignored,
-    /// and so is a backend that the machine lacks.
+    /// `BLOCKMILL_BACKEND` names: `avx512`, `sha`, `avx2` or `portable`, which is
+    /// [`Single`](Self::Single). The variable is for tests of what other machines do, and is read
+    /// once, at the first call. An unknown name is ignored, and so is a backend that the machine
+    /// lacks.
     pub fn detect() -> Self {
         static CHOSEN: OnceLock<Backend> = OnceLock::new();
         *CHOSEN.get_or_init(|| {
-            let wanted = std::env::var("SHA256_LANES_BACKEND").unwrap_or_default();
+            let wanted = std::env::var("BLOCKMILL_BACKEND").unwrap_or_default();
             let mut backends = Self::ALL.into_iter().filter(|backend| backend.is_available());
             let named = backends.clone().find(|backend| backend.name() == wanted);
             named.or_else(|| backends.next()).unwrap_or(Self::Single)
@@ -47,7 +48,7 @@ impl Backend {
             Self::Avx512 => "avx512",
             Self::Sha => "sha",
             Self::Avx2 => "avx2",
-            Self::Single => "single",
+            Self::Single => "portable",
         }
     }
 

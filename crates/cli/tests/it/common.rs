@@ -81,7 +81,7 @@ pub(crate) fn run(command: &mut Command) -> Run {
 }
 
 /// The variable that names what verifies signatures in lanes.
-const BACKEND: &str = "SECP256K1_LANES_BACKEND";
+const BACKEND: &str = "BLOCKMILL_BACKEND";
 
 /// Has a command run as on a machine without the instructions that make lanes fast.
 pub(crate) fn without_fast_lanes(command: &mut Command) -> &mut Command {

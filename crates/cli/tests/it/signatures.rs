@@ -107,7 +107,7 @@ fn an_unknown_backend_counts_for_nothing() {
     let chain = generate(&scratch);
     let data = scratch.join("data");
     let mut command = common::connect(&chain, &data, "regtest");
-    command.env("SECP256K1_LANES_BACKEND", "abacus");
+    command.env("BLOCKMILL_BACKEND", "abacus");
     let json = run(command.args(["--signatures", "lanes"])).ends_with(0).json();
     assert!(json["signatures"]["lanes"].as_u64() > Some(1000), "{json}");
 }

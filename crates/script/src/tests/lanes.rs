@@ -31,13 +31,13 @@ pub(crate) fn honest_verifier() -> CoreVerifier {
     verifier_with(Lie::Never)
 }
 
-struct TestLanes {
+pub(super) struct TestLanes {
     lie: Lie,
     random: Random,
 }
 
 impl TestLanes {
-    fn boxed(lie: Lie) -> Box<dyn Lanes> {
+    pub(super) fn boxed(lie: Lie) -> Box<dyn Lanes> {
         Box::new(Self { lie, random: Random(1) })
     }
 

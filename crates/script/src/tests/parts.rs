@@ -13,14 +13,12 @@ use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, Spen
 use secp256k1_lanes::{Backend, Check, Kind, Verdict};
 use std::sync::Arc;
 
-const BACKENDS: [Backend; 4] = [Backend::Avx512, Backend::AvxIfma, Backend::Avx2, Backend::Portable];
-
 /// Two checks, both valid.
-fn two_checks() -> Sample {
+pub(super) fn two_checks() -> Sample {
     spend(Form::Witness, &both_or_neither(), &[Push::Signed(2), Push::Signed(1)])
 }
 
-fn prepare(verifier: &CoreVerifier, sample: &Sample) -> Result<CoreTransaction, VerifyError> {
+pub(super) fn prepare(verifier: &CoreVerifier, sample: &Sample) -> Result<CoreTransaction, VerifyError> {
     verifier.prepare(&sample.bytes(), &sample.spent())
 }
 
@@ -225,7 +223,7 @@ fn a_recorder_stops_at_its_bound() {
 /// Whatever comes, all work is at most 1.15 times the ordinary one, and the cap.
 #[test]
 fn the_account_bounds_the_work() {
-    for backend in BACKENDS {
+    for backend in Backend::ALL {
         the_account_bounds_the_work_of(LaneCosts::of(backend));
     }
 }
@@ -239,7 +237,7 @@ fn the_account_bounds_the_work_of(costs: LaneCosts) {
     };
     let random = &mut super::random::Random(3);
     for vain in [0, 1, 2, 5, 50] {
-        let balance = Balance::new(costs);
+        let balance = Balance::new();
         let (mut spent, mut ordinary, mut closed) = (0, 0, 0);
         for _ in 0..100_000 {
             let short = report(1, random.below(1000) as u64);
@@ -259,7 +257,7 @@ fn the_account_bounds_the_work_of(costs: LaneCosts) {
             };
             let mut cost = Cost::default();
             cost.run(&first);
-            balance.defer(&mut cost, &first, first.asked as usize);
+            balance.defer(&mut cost, &first, first.asked as usize, costs);
             cost.spent += costs.check_ns(256) * first.asked as i64;
             if is_vain {
                 cost.went_astray();
@@ -285,8 +283,8 @@ fn the_account_bounds_the_work_of(costs: LaneCosts) {
 #[test]
 fn few_checks_are_left_to_libsecp256k1() {
     let first = |backend| (1..=256).find(|&checks| LaneCosts::of(backend).take(checks));
-    assert_eq!(BACKENDS.map(first), [Some(6), Some(5), Some(8), Some(4)]);
-    for backend in BACKENDS {
+    assert_eq!(Backend::ALL.map(first), [Some(6), Some(5), Some(8), Some(4)]);
+    for backend in Backend::ALL {
         let costs = LaneCosts::of(backend);
         assert_eq!(costs.check_ns(256) < SIGNATURE_NS, backend.is_fast(), "{backend:?}");
         assert!(costs.check_ns(1) > 5 * costs.check_ns(256) / 2);

@@ -226,14 +226,12 @@ pub(crate) fn reference(secp: &Secp256k1<VerifyOnly>, check: &Check) -> bool {
 
 /// The backends of this machine.
 pub(crate) fn backends() -> impl Iterator<Item = Backend> {
-    [Backend::Avx512, Backend::AvxIfma, Backend::Avx2, Backend::Portable]
-        .into_iter()
-        .filter(|backend| {
-            if !backend.is_available() {
-                eprintln!("short: this machine has no {backend:?}");
-            }
-            backend.is_available()
-        })
+    Backend::ALL.into_iter().filter(|backend| {
+        if !backend.is_available() {
+            eprintln!("short: this machine has no {backend:?}");
+        }
+        backend.is_available()
+    })
 }
 
 /// The bytes written as hexadecimal digits.

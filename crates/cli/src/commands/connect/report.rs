@@ -2,7 +2,7 @@
 
 use crate::log::{rejected_json, unreadable_json};
 use crate::output::{Facts, bytes, counted, mebibytes, stdout};
-use crate::verifier::signatures_text;
+use crate::verifier::{measured_json, signatures_text};
 use crate::whole;
 use blockmill_engine::ConnectReport;
 use blockmill_engine::report::{FIGURES, Totals, Value as FigureValue};
@@ -60,6 +60,7 @@ pub(super) fn json_of(report: &ConnectReport, cpu_seconds: f64) -> Value {
     for figure in &FIGURES {
         put(&mut object, figure.key, figure_json(figure.value(&report.totals)));
     }
+    put(&mut object, "signatures.measured", measured_json());
     for (name, time) in report.totals.stages.named() {
         let times = json!({"busy_s": time.busy_seconds, "wait_s": time.wait_seconds});
         put(&mut object, &format!("stages.{name}"), times);

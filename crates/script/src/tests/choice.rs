@@ -1,0 +1,122 @@
+//! The fastest way to verify signatures is measured.
+
+use super::lanes::{Lie, TestLanes, honest_verifier};
+use super::parts::{prepare, two_checks};
+use crate::choice::FULL;
+use crate::deferring::{Counts, Deferring};
+use crate::{Deferred, Speeds, Way};
+use bitcoin::secp256k1::{Message, Secp256k1, SecretKey};
+use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier};
+use rustix::time::{ClockId, clock_gettime};
+use secp256k1_lanes::{Backend, Check, Kind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Checks that hold, each with a key of its own.
+fn valid(count: usize) -> Vec<Check> {
+    let secp = Secp256k1::new();
+    let sign = |number: usize| {
+        let message = [number as u8; 32];
+        let secret = SecretKey::from_slice(&[1 + number as u8; 32]).unwrap();
+        let signature = secp.sign_ecdsa(&Message::from_digest(message), &secret);
+        let compact = signature.serialize_compact();
+        let [r, s] = [&compact[..32], &compact[32..]].map(|half| half.try_into().unwrap());
+        Check {
+            kind: Kind::Ecdsa,
+            key: secret.public_key(&secp).serialize(),
+            r,
+            s,
+            message,
+        }
+    };
+    (0..count).map(sign).collect()
+}
+
+fn fast_backends() -> impl Iterator<Item = Backend> {
+    Backend::ALL
+        .into_iter()
+        .filter(|backend| backend.is_fast() && backend.is_available())
+}
+
+fn thread_milliseconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
+}
+
+/// More busy threads than cores change nothing.
+#[test]
+fn the_fastest_way_is_found_each_time() {
+    let checks = valid(FULL);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let done = AtomicBool::new(false);
+    let (found, milliseconds) = std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let before = thread_milliseconds();
+        let found: Vec<Speeds> = (0..100).map(|_| Speeds::measure(&checks)).collect();
+        let milliseconds = (thread_milliseconds() - before) / 100.0;
+        done.store(true, Relaxed);
+        (found, milliseconds)
+    });
+    // The order of the backends is that of their speed on all processors that were measured.
+    let expected = fast_backends().next().map_or(Way::OneByOne, Way::Lanes);
+    for speeds in &found {
+        assert_eq!(speeds.fastest(), expected, "{speeds:?}");
+        assert_eq!(speeds.ways().len(), fast_backends().count() + 1);
+        assert!(speeds.ways().is_sorted_by_key(|speed| speed.check));
+    }
+    assert!(milliseconds < 15.0, "{milliseconds} ms");
+}
+
+/// Neither few checks nor invalid ones are measured with.
+#[test]
+fn a_full_batch_of_valid_checks_is_measured_with() {
+    let Some(backend) = fast_backends().last() else {
+        eprintln!("skipped: this machine has no fast lanes");
+        return;
+    };
+    let deferring = Deferring::new(backend, true, |_| TestLanes::boxed(Lie::Never));
+    let mut checks = valid(FULL);
+    let verify = |checks: &[Check]| {
+        deferring.verdicts(checks, &Counts::default()).unwrap();
+        deferring.fastest.as_ref().unwrap().get().copied()
+    };
+    assert_eq!(verify(&checks[1..]), None);
+    checks[5].message[0] ^= 1;
+    assert_eq!(verify(&checks), None);
+    assert_eq!(deferring.way(), Way::Lanes(backend));
+    checks[5].message[0] ^= 1;
+    let fastest = verify(&checks);
+    assert_eq!(fastest, Speeds::measured().map(Speeds::fastest));
+    assert_eq!(fastest, Some(deferring.way()));
+    // Asked for, nothing is measured.
+    let asked = Deferring::new(backend, false, |_| TestLanes::boxed(Lie::Never));
+    asked.verdicts(&checks, &Counts::default()).unwrap();
+    assert_eq!(asked.way(), Way::Lanes(backend));
+}
+
+/// Where libsecp256k1 is the fastest, nothing more is deferred, and what is deferred is verified.
+#[test]
+fn libsecp256k1_may_be_the_fastest() {
+    let verifier = honest_verifier();
+    let transaction = two_checks();
+    let prepared = std::sync::Arc::new(prepare(&verifier, &transaction).unwrap());
+    let mut deferred = Deferred::default();
+    let outcome = verifier.verify_deferring(&prepared, 0, ScriptFlags::ALL, (), &mut deferred);
+    assert_eq!((outcome, deferred.scripts()), (Ok(Outcome::Deferred), 1));
+    let verifier = verifier.with_fastest(Way::OneByOne);
+    assert_eq!(verifier.signatures_together(), 0);
+    let outcome = verifier.verify_deferring(&prepared, 0, ScriptFlags::ALL, (), &mut deferred);
+    assert_eq!((outcome, deferred.scripts()), (Ok(Outcome::Passed), 1));
+    let mut decided = Vec::new();
+    verifier.verify_deferred(&mut deferred, &mut |()| Ok(prepared.clone()), &mut |(), verdict| {
+        decided.push(verdict);
+    });
+    assert_eq!(decided, [Ok(())]);
+    let counts = verifier.signature_counts();
+    assert_eq!((counts.lanes, counts.libsecp256k1), (0, 4));
+}
