@@ -34,7 +34,7 @@ pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
     } else {
         Vec::new()
     };
-    let undo = Arc::new(apply(pipeline, run, id, &sound, flags, absent_at)?);
+    let undo = Arc::new(resolve_timed(pipeline, run, id, &sound, flags, absent_at)?);
     drop(sound);
     let signatures = way_to_check(pipeline, run, id, height);
     let checks = signatures.map(|way| pipeline.checks.begin(&block, &undo, flags, height, way.lanes));
@@ -43,8 +43,9 @@ pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
     Ok(())
 }
 
-/// Changes the cache. If the block breaks a rule, the cache is as it was.
-fn apply<V: ScriptVerifier + 'static>(
+/// Resolves the block, and counts the time of two stages. If the block breaks a rule, the cache is
+/// as it was.
+fn resolve_timed<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
     id: BlockId,
@@ -73,7 +74,7 @@ fn apply<V: ScriptVerifier + 'static>(
         }),
         legacy_sigops: &sound.facts.legacy_sigops,
     };
-    let outcome = resolve::apply(&sound.block, &sound.outline, &context, absent_at, &mut pipeline.cache);
+    let outcome = resolve::resolve_block(&sound.block, &sound.outline, &context, absent_at, &mut pipeline.cache);
     let fetching = pipeline.cache.store_time() - fetched_before;
     let telemetry = &mut *run.reporter.telemetry;
     telemetry.stage_done(Stage::Resolve, height, start + fetching);

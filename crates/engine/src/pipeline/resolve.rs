@@ -26,7 +26,7 @@ pub enum ResolveError {
 ///
 /// # Errors
 /// [`ResolveError`]; a rule that is broken is the first one in Core's order.
-pub fn apply<B: AsRef<[u8]>>(
+pub fn resolve_block<B: AsRef<[u8]>>(
     block: &Block<B>,
     outline: &Outline,
     context: &ConnectContext<'_>,

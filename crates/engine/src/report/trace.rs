@@ -32,7 +32,7 @@ thread_local! {
 #[derive(Debug, Default)]
 struct Lanes(Mutex<Vec<(String, Spans)>>);
 
-/// Called on a thread that has read, decoded, resolved or accepted a block, or has inserted coins
+/// Called on a thread that has read, decoded, resolved or committed a block, or has inserted coins
 /// that were fetched for it, before the thread goes on. With a trace, checks and reads of the store
 /// call it too. For tests that delay threads.
 #[derive(Clone)]
