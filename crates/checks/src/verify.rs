@@ -211,12 +211,14 @@ impl BlockCoins for UndoCoins<'_> {
     type Error = Infallible;
 
     fn contains(&mut self, _: usize, _: &Transaction<'_>) -> Result<bool, Infallible> {
+        // Never asked, since `overwriting` is `Allowed`.
         Ok(false)
     }
 
     /// Undo data of old makes has no heights. A coin without a height counts as mature.
     fn spend(&mut self, index: usize, _: &Transaction<'_>) -> Result<Spent, Infallible> {
         let coins = self.undo.transaction(index - 1);
+        // The coin of genesis can never be spent, so no coin has height 0.
         let unknown = |coin: &CoinRef<'_>| coin.height == 0;
         self.index = index;
         self.without_heights.clear();

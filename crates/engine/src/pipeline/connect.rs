@@ -148,6 +148,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             return false;
         }
         let room = pipeline.in_flight.len() < pipeline.concurrency.in_flight_max
+            // There must be slots in the check queue for the smallest window.
             && pipeline.in_flight.rounds() + pipeline.windows.blocks_min <= ROUNDS_IN_FLIGHT_MAX
             && pipeline.in_flight_memory() < pipeline.plan.in_flight_bytes;
         // With nothing in flight the next block comes, however large.
@@ -168,6 +169,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         let Err(blocks) = put_window_in_flight(self.pipeline, self.run, blocks) else {
             return Ok(Some(Continue(())));
         };
+        // The window was taken back whole. The serial code says what is wrong with which block.
         self.one_by_one.extend(blocks);
         let first = self.one_by_one.pop_front();
         first.map(|block| self.resolve(block)).transpose()
@@ -194,6 +196,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
                 if let Break(end) = self.commit_all()? {
                     return Ok(Break(end));
                 }
+                // All blocks below are committed now, so another branch is chosen from their tip.
                 self.run.reporter.unreadable(unreadable);
                 self.run.chain.forget_content(id);
                 return Ok(Break(BranchEnd::Reselect));
@@ -230,12 +233,14 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             let telemetry = &mut *self.run.reporter.telemetry;
             telemetry.add_stage(Stage::Check, result.busy, result.wait);
             if let Some(CheckFailure { input, error }) = result.failure {
+                // The verifier itself failed, which says nothing about the block.
                 if error != VerifyError::Invalid {
                     return Err(ConnectError::Verifier {
                         hash: block.hash(),
                         detail: error.to_string(),
                     });
                 }
+                // The blocks above are built on this one.
                 self.pipeline.disconnect_in_flight()?;
                 let (transaction, input) = block.locate_input(input);
                 let reject = SCRIPT_FAILED.in_transaction(transaction).at_input(input);

@@ -143,6 +143,7 @@ impl<V: ScriptVerifier + 'static> InFlightBlocks<V> {
 
     /// Ends the rounds of the lowest blocks, up to the first whose checks still run.
     pub(crate) fn end_rounds(&mut self) {
+        // `all` stops at the first block whose checks still run.
         let _ = self.0.iter_mut().all(InFlight::end_round_if_done);
     }
 

@@ -119,6 +119,7 @@ impl Telemetry {
     pub(crate) fn end_run(&mut self, before: &Totals, cache: CacheCounters) -> RunFigures {
         self.totals.cache = cache;
         let totals = self.totals.since(before);
+        // The run has begun all maxima anew. The totals keep the larger ones.
         self.totals.raise_maxima(before);
         RunFigures {
             totals,
@@ -151,6 +152,7 @@ impl Telemetry {
     /// what all reads so far came to, and how many coins the cache has taken.
     pub(crate) fn fetched(&mut self, height: u32, start: Instant, waited: Duration, reads: Statistics, taken: u64) {
         let fetch = &mut self.totals.fetch;
+        // `reads` counts all reads so far, those for later blocks included.
         let busy = reads.time - fetch.reads.time;
         *fetch = FetchTotals {
             reads,
