@@ -80,6 +80,7 @@ const PATH: &str = "/metrics";
 
 /// Whether a request asks for the figures.
 fn asks_for_figures(request: &[u8]) -> bool {
+    // Such as `GET /metrics?x HTTP/1.1`.
     let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let path = line.split(|&byte| byte == b' ').nth(1).unwrap_or_default();
     path.split(|&byte| byte == b'?').next() == Some(PATH.as_bytes())
