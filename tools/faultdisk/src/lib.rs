@@ -154,6 +154,7 @@ impl JournalDisk {
 impl Disk for JournalDisk {
     fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>> {
         let begun_at = self.begin()?;
+        // Asked first, since opening the file makes it.
         let existed = path.exists();
         let file = SystemDisk.open(path, how)?;
         let mut state = self.state();
@@ -255,6 +256,7 @@ impl DiskFile for JournalFile {
 
     fn sync_data(&self) -> io::Result<()> {
         let begun_at = self.disk.begin()?;
+        // The journal alone says what is durable, so the real file is not synced.
         self.disk.done(begun_at, Call::Sync { file: self.number });
         Ok(())
     }
@@ -358,6 +360,7 @@ impl Written {
                 let content = self.contents.entry(*file).or_default();
                 let (before, after): (Vec<_>, Vec<_>) = std::mem::take(&mut content.pending)
                     .into_iter()
+                    // A sync covers the writes that had returned when it began.
                     .partition(|(number, _)| *number < step.begun_at);
                 before.iter().for_each(|(_, call)| apply(&mut content.durable, call));
                 content.pending = after;
@@ -401,6 +404,7 @@ impl Written {
     fn cut(mut self, cut: Cut) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut dice = match cut {
             Cut::Torn(seed) => Rng(seed),
+            // Nothing is drawn.
             Cut::Kill | Cut::Power => Rng(0),
         };
         let kept_names = match cut {

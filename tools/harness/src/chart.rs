@@ -203,6 +203,7 @@ fn draw_axes(svg: &mut String, axes: Axes, scale: &Scale, mut x_values: Vec<f64>
     let mut free_from = f64::MIN;
     for value in x_values {
         let x = scale.x(value);
+        // A number too close to the last label gets none.
         if x >= free_from {
             free_from = x + TICK_DISTANCE_MIN;
             label(svg, "class=\"middle\"", x, BOTTOM + 20.0, &tick(value));

@@ -143,6 +143,7 @@ fn watch(child: &mut Child) -> Finished {
 pub fn part<T: DeserializeOwned>(command: &mut Command, name: &str) -> Result<(Run, T), Failure> {
     let finished = finish(command, name)?;
     let run: Run = finished.json(0)?;
+    // A process that ends before the first sample has no figure.
     let memory = Some(finished.anonymous_mib).filter(|&mib| mib > 0.0);
     Ok((run.with("anonymous_mib", memory), finished.json(1)?))
 }
