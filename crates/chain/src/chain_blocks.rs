@@ -219,6 +219,7 @@ impl ChainBlocks {
                         why,
                     });
                     let number = self.unopened.len() - 1;
+                    // The file has no number, and nothing asks for it.
                     for record in search.records(0) {
                         if self.is_known(&record.hash) {
                             let found = (number, record.position.offset);

@@ -151,6 +151,7 @@ pub(crate) fn validate<V: ScriptVerifier>(
         params: position.params,
         height: position.height,
         flags,
+        // Whether an output overwrites a coin shows in a set alone.
         overwriting: Overwriting::Allowed,
         median_times: position.parent_median_time_past.map(|parent| MedianTimes {
             parent,

@@ -419,6 +419,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         let memory = block.memory() + undo.memory();
         let (block, undo) = (Arc::new(block), Arc::new(undo));
         let mut pending = self.pool.begin(&block, &undo, flags, height, way.lanes);
+        // Without workers all checks have been run by now, but for what is deferred.
         pending.end_round();
         Ok(Ok(Waiting {
             height,

@@ -85,6 +85,7 @@ impl JournalDisk {
         let mut guard = disk.state();
         let state = &mut *guard;
         if cut == Cut::Kill {
+            // They stay pending, so a later power cut may still lose them.
             state.steps = steps[..count].iter().map(|step| step.moved(from, to)).collect();
         } else {
             for (file, (path, bytes)) in files.into_iter().enumerate() {
@@ -249,6 +250,7 @@ impl DiskFile for JournalFile {
             offset,
             bytes: written.to_vec(),
         };
+        // Of a write nobody asks when it began.
         let begun_at = *begun.as_ref().unwrap_or(&usize::MAX);
         self.disk.done(begun_at, call);
         begun.map(|_| ())
@@ -375,6 +377,7 @@ impl Written {
     fn sync_directory(&mut self, path: &Path, begun_at: usize) {
         let inside = |call: &Call| match call {
             Call::Make { path: created, .. } => created.parent() == Some(path),
+            // Both folders of a rename are the same, or the new one counts.
             Call::Rename { to, .. } => to.parent() == Some(path),
             Call::Remove { path: removed } => removed.parent() == Some(path),
             _ => false,
@@ -455,6 +458,7 @@ fn torn(call: &Call, dice: &mut Rng) -> Call {
     let sectors = bytes.len().div_ceil(SECTOR);
     let (from, to) = (dice.below(sectors + 1), dice.below(sectors + 1));
     let (from, to) = (from.min(to) * SECTOR, (from.max(to) * SECTOR).min(bytes.len()));
+    // The end was cut to the length, the beginning may be one sector behind it.
     let from = from.min(to);
     Call::Write {
         file: *file,

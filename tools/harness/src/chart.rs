@@ -101,6 +101,7 @@ impl Scale {
         let y_step = step(y_most);
         Self {
             x_first: Some(x_min).filter(|&min| min > 0.0 && x_max >= min * LOGARITHMIC_FROM),
+            // It is divided by.
             x_max: if x_max > 0.0 { x_max } else { 1.0 },
             y_step,
             y_max: ((y_most / y_step).ceil() * y_step).max(y_step),

@@ -50,6 +50,7 @@ impl Finished {
 
     fn sample(&mut self, process: u32) {
         let status = read(process, "status");
+        // The system counts in KiB.
         let mib = |name| 1024.0 * number_in(&status, name) as f64 / MIB;
         self.anonymous_mib = self.anonymous_mib.max(mib("RssAnon"));
         self.file_mib = self.file_mib.max(mib("RssFile"));
@@ -117,6 +118,7 @@ fn watch(child: &mut Child) -> Finished {
             // A text that cannot be read is no result, which is an error later on.
             if let Some(mut out) = out.map(BufReader::new) {
                 let _ = out.read_line(&mut text);
+                // The first line is there: sampling ends.
                 drop(sender);
                 let _ = out.read_to_string(&mut text);
             }

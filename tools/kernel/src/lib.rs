@@ -88,6 +88,7 @@ impl Spent {
 fn with_outputs(outputs: &[SpentOutput<'_>]) -> Vec<u8> {
     const INPUT: [u8; 41] = [0; 41];
     let scripts: usize = outputs.iter().map(|output| output.script_pubkey.len()).sum();
+    // An output has 8 bytes of its amount, and hardly ever more than 3 of a length.
     let mut bytes = Vec::with_capacity(64 + scripts + outputs.len() * 11);
     // Version 1, and one input.
     bytes.extend([1, 0, 0, 0, 1]);

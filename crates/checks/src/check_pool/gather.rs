@@ -174,6 +174,7 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
             all.append(&mut self.open(slot).batch);
         }
         let signatures = all.signatures();
+        // One for each thread at most, this one included.
         let chunks = (signatures / VERIFIED_MIN).clamp(1, self.slots.len());
         // One chunk is left for this thread.
         let others = (chunks > 1)
