@@ -61,8 +61,7 @@ impl<'a> Pieces<'a> {
     /// Reads the lowest keys above the last ones.
     fn read_keys(&mut self) -> Result<(), StoreError> {
         let prefixes = self.view.prefixes(self.part);
-        // The highest is on top, and goes when a lower one comes.
-        // There is one key more before the highest goes.
+        // The highest is on top, and goes when a lower one comes. Until then there is one more.
         let mut lowest: BinaryHeap<Keyed> = BinaryHeap::with_capacity(self.keys_together + 1);
         self.more = false;
         let mut visit = |live: &LivePage, page: &Page, head: &PageHead, segment: &Segment| {
