@@ -18,6 +18,7 @@ fn main() {
         commit.as_deref().unwrap_or("unknown")
     );
     println!("cargo::rerun-if-changed=build.rs");
+    // The one changes with the branch, the other with every commit.
     for name in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", name]) {
             println!("cargo::rerun-if-changed={path}");

@@ -39,7 +39,7 @@ pub fn resolve(
     cache: &mut CoinsCache,
 ) -> Result<BlockUndo, ResolveError> {
     let outline = Outline::new(&planned.block, cache.hash_key());
-    resolve::apply(&planned.block, &outline, &context(planned), absent_at, cache)
+    resolve::resolve_block(&planned.block, &outline, &context(planned), absent_at, cache)
 }
 
 /// Resolves blocks in shards, which are put into `jobs` jobs. Returns none if something is odd; the

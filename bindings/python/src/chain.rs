@@ -47,6 +47,7 @@ impl Chain {
     #[pyo3(signature = (network, challenge, bytes))]
     fn _of_bytes(py: Python<'_>, network: String, challenge: Option<Vec<u8>>, bytes: &[u8]) -> PyResult<Self> {
         let params = params(&network, challenge.as_deref())?;
+        // A long chain takes a while, in which other threads may go on.
         let blocks = py.detach(|| ChainBlocks::from_bytes(bytes, &params));
         let blocks = blocks.map_err(|why| usage(why.to_string()))?;
         Ok(Self::new(blocks, network, challenge))

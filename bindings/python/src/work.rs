@@ -49,6 +49,7 @@ impl Speaker {
 impl Observer for Speaker {
     fn indexing(&mut self, indexing: &Indexing) {
         let of_file = indexing.offset as f64 / indexing.bytes.max(1) as f64;
+        // Files count from 1.
         let share = (indexing.file as f64 - 1.0 + of_file) / indexing.files.max(1) as f64;
         let headers = indexing.headers;
         self.say(|| Word::Indexed { share, headers });
@@ -113,6 +114,7 @@ fn call(py: Python<'_>, hear: &Bound<'_, PyAny>, word: &Word) -> PyResult<()> {
 /// work.
 fn listen(py: Python<'_>, words: &mut Receiver<Word>, hear: &Bound<'_, PyAny>) -> PyResult<()> {
     loop {
+        // Python handles signals on this thread, which would else wait until the work is done.
         py.check_signals()?;
         let words = &mut *words;
         match py.detach(move || words.recv_timeout(INTERVAL)) {
@@ -139,6 +141,7 @@ fn run<T: Send>(
         if heard.is_err() {
             stop.store(true, Ordering::Relaxed);
         }
+        // After a stop nobody hears the rest.
         drop(words);
         py.detach(|| worker.join())
     });
@@ -247,6 +250,7 @@ pub(crate) fn index_chain<'py>(
     let params = params(&network, challenge.as_deref())?;
     let headers = headers(headers_of_others)?;
     let found = run(py, hear, |stop, observer| {
+        // Headers have no scripts: it is never asked.
         let verifier = verifier(Signatures::OneByOne);
         let sources = Sources {
             blocks: &blocks,
@@ -335,6 +339,7 @@ pub(crate) fn merge_parts<'py>(
         let set = match (&set, &snapshot) {
             (Some(set), _) => AuditedSet::Data(set),
             (None, Some(snapshot)) => AuditedSet::Snapshot(snapshot),
+            // The Python code has refused this already.
             (None, None) => return Err(AuditError::Stopped),
         };
         merge(key, &parts, set, threads, stop, observer)

@@ -69,6 +69,7 @@ impl ChainFacts {
     pub(crate) fn of_magic(magic: Magic) -> Self {
         let mut networks = Network::ALL.into_iter();
         let network = networks.find(|network| network.magic() == magic);
+        // A magic that no network has is that of a signet with its own challenge.
         let network = network.unwrap_or(Network::Signet);
         Self {
             magic,

@@ -137,7 +137,9 @@ fn limb(bytes: &[u8], at: usize) -> u64 {
     }
     let missing = at + 8 - bytes.len();
     match bytes.len().checked_sub(8).and_then(read) {
+        // All eight are beyond the end.
         _ if missing >= 8 => 0,
+        // The last eight bytes, without those that are before `at`.
         Some(last) => u64::from_le_bytes(*last) >> (8 * missing),
         None => bytes[at..]
             .iter()

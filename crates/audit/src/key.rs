@@ -164,6 +164,7 @@ impl Key {
     /// The two points.
     pub(crate) fn points(&self) -> [Element; 2] {
         let ([first, second, _], _) = self.bytes.as_chunks::<32>() else {
+            // Not reached: a key has three chunks.
             return [Element::ZERO; 2];
         };
         // The last bytes are more than the prime has.
@@ -173,6 +174,7 @@ impl Key {
     fn mac(&self, domain: &str, message: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.bytes[64..]).expect("any length of key does");
         mac.update(domain.as_bytes());
+        // No domain has a zero byte, so this is where the message begins.
         mac.update(&[0]);
         mac.update(message);
         mac
@@ -185,6 +187,7 @@ impl Key {
 
     /// Whether the seal is the message's.
     pub(crate) fn is_sealed(&self, message: &[u8], seal: &[u8; 32]) -> bool {
+        // Compared in constant time.
         self.mac("seal", message).verify_slice(seal).is_ok()
     }
 

@@ -158,6 +158,7 @@ fn set_strangers_apart(parts: &mut [Part], block: &BlockHash) {
             let reason = &finding.reason;
             finding.reason = format!("in the part of {heights}, which nothing links to the set's block: {reason}");
         }
+        // Blocks of another chain repeat no coinbase of this one.
         part.sums.coinbases.clear();
     }
 }
@@ -177,6 +178,7 @@ fn gaps(parts: &[&Part], set: &SetSums, genesis: &BlockHash) -> Vec<Finding> {
     }
     for pair in parts.windows(2) {
         let [below, above] = [pair[0], pair[1]];
+        // In 64 bits: a part may say that it ends at the largest number of 32 bits.
         let next = u64::from(below.last) + 1;
         if u64::from(above.first) > next {
             gap(format!("the part of heights {next} to {} is missing", above.first - 1));

@@ -21,6 +21,7 @@ pub(crate) fn open_own_folder(path: &Path) -> Result<(), AuditError> {
             if let Some(parent) = path.parent() {
                 std::fs::create_dir_all(parent).map_err(file_error(parent))?;
             }
+            // Made with this mode, so it is open to others at no moment.
             let made = DirBuilder::new().mode(0o700).create(path);
             made.map_err(file_error(path))?;
             std::fs::symlink_metadata(path)

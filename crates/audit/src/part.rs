@@ -190,6 +190,7 @@ impl Part {
         bytes.extend((sums.findings.len() as u32).to_le_bytes());
         for finding in &sums.findings {
             bytes.push(finding.kind as u8);
+            // No block has this height, so it stands for none.
             bytes.extend(finding.height.unwrap_or(u32::MAX).to_le_bytes());
             bytes.extend(finding.hash.unwrap_or_default().0);
             let mut reason = finding.reason.as_str();

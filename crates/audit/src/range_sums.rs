@@ -134,11 +134,13 @@ fn order(change: &BlockChange<'_>, hash: &BlockHash) -> impl Iterator<Item = Fin
                     .get_or_insert_with(|| Finding::of_block(FindingKind::Unreadable, height, *hash, NO_HEIGHT));
                 continue;
             }
+            // A coin of a lower block is in order, and one finding is enough.
             if coin.height < height || out_of_order.is_some() {
                 continue;
             }
             let outpoint = input.previous_output();
             let creators = creators.get_or_insert_with(|| {
+                // The last one first: of two with one id the first stays in the map.
                 let indices = (0..block.transaction_count()).rev();
                 indices.map(|index| (block.transaction(index).txid(), index)).collect()
             });

@@ -156,6 +156,7 @@ pub(crate) fn sum_ranges<V: ScriptVerifier + 'static, E: From<VerifyBlockError>>
     if let Some(first) = pieces.first_mut().filter(|piece| *piece.heights.start() == 0) {
         first.left -= 1;
         first.sums.transactions = 1;
+        // With a single transaction the merkle root is its id.
         let root = blocks.params().genesis.merkle_root;
         first.sums.coinbases.push((0, Txid(root.0)));
         if let Some(problem) = verification.first_block_problem() {
@@ -182,6 +183,7 @@ pub(crate) fn sum_ranges<V: ScriptVerifier + 'static, E: From<VerifyBlockError>>
         .iter()
         .map(|range| 1.max(*range.start())..=*range.end())
         .collect();
+    // A range of the first block alone has no run to wait for.
     for piece in &mut pieces {
         end(piece, &mut summed);
     }
@@ -217,6 +219,7 @@ fn part(
     // Blocks that break a rule are in no sum.
     for finding in &sums.findings {
         if let (FindingKind::Block, Some(height)) = (finding.kind, finding.height) {
+            // A part has one id for each of its blocks.
             sums.coinbases.push((height, Txid::ZERO));
         }
     }

@@ -121,6 +121,7 @@ impl Workplace {
         let mut ranges = Vec::new();
         let mut next = 0;
         let ends = self.parts().map(|part| (part.first, part.last + 1));
+        // The last pair ends the gap below the tip, and begins none.
         for (first, after) in ends.chain([(blocks.height() + 1, 0)]) {
             cut(blocks, next, first, PART_BYTES, &mut ranges);
             next = after;
@@ -156,6 +157,7 @@ impl Workplace {
 /// files that no run keeps.
 fn state_of_name(name: &str) -> Option<Option<StateId>> {
     let mut words = name.strip_suffix(".part")?.split('-');
+    // The first and the last height.
     for _ in 0..2 {
         let word = words.next()?;
         word.parse::<u32>()

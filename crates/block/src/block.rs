@@ -111,6 +111,7 @@ impl<B: AsRef<[u8]>> Block<B> {
     /// For input number `input` of the whole block: the index of its transaction, and its index
     /// there. The inverse of [`Block::input_range`].
     pub fn locate_input(&self, input: usize) -> (usize, usize) {
+        // The first start is 0, so one at least is not above the input.
         let transaction = self.input_starts.partition_point(|&start| start as usize <= input) - 1;
         (transaction, input - self.input_starts[transaction] as usize)
     }

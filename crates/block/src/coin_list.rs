@@ -94,6 +94,7 @@ impl CoinList {
                 rest = tail;
             }
             self.scripts.extend_from_slice(&short);
+            // What was copied beyond the script is cut off.
             self.scripts.truncate(script_at + length);
         } else {
             for part in [around[0], coin.script_pubkey, around[1]] {

@@ -56,6 +56,7 @@ pub fn decompress_amount(compressed: u64) -> u64 {
     } else {
         rest + 1
     };
+    // The exponent is at most 9, so the power fits.
     mantissa.wrapping_mul(10u64.pow(exponent))
 }
 
@@ -146,6 +147,7 @@ fn read_script(reader: &mut Reader<'_>, script: &mut Vec<u8>) -> Result<(), Deco
         1 => append([&[OP_HASH160, 20], reader.take(20)?, &[OP_EQUAL]]),
         code @ (2 | 3) => append([&[33, code as u8], reader.take(32)?, &[OP_CHECKSIG]]),
         code @ (4 | 5) => {
+            // The first byte becomes that of a compressed key, 2 or 3; the others are overwritten.
             let mut key = [code as u8 - 2; 33];
             key[1..].copy_from_slice(reader.take(32)?);
             // Core stores x alone. An x without a point was never written by a node.

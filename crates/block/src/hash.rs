@@ -48,6 +48,7 @@ const fn parse_reversed(text: &[u8]) -> [u8; 32] {
             // It is a literal in the source, so the build fails.
             _ => panic!("not a lower-case hex digit"),
         };
+        // The text has the bytes in reverse, as Core prints hashes.
         bytes[31 - index / 2] = bytes[31 - index / 2] << 4 | digit;
         index += 1;
     }

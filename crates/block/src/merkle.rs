@@ -21,6 +21,7 @@ pub fn root(leaves: &mut Vec<[u8; 32]>) -> Root {
     while leaves.len() > 1 {
         mutated |= leaves.chunks_exact(2).any(|pair| pair[0] == pair[1]);
         if leaves.len() % 2 == 1 {
+            // After the look at the pairs: this pair is equal in every honest tree.
             leaves.extend_from_within(leaves.len() - 1..);
         }
         hasher.halve(leaves);

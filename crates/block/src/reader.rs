@@ -206,6 +206,7 @@ impl<'a> Reader<'a> {
             if byte & 0x80 == 0 {
                 return Ok(value);
             }
+            // The 1 that is added would lead beyond the bound.
             if value == max {
                 return Err(DecodeError::VarIntTooLarge { offset });
             }

@@ -28,6 +28,7 @@ fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8]) {
     if let (Some(from), Some(to)) = (from.first_chunk::<N>(), to.first_chunk_mut::<N>()) {
         *to = *from;
     }
+    // Both copies may overlap: they agree where they do.
     if let (Some(from), Some(to)) = (from.last_chunk::<N>(), to.last_chunk_mut::<N>()) {
         *to = *from;
     }

@@ -122,14 +122,17 @@ impl DecodedTables {
         let body_end = reader.offset();
         let mut witness_length = 0;
         if flags & 1 != 0 {
+            // What is left afterwards is unknown.
             flags ^= 1;
             if !self.read_witnesses(first_input, reader)? {
                 return Err(DecodeError::SuperfluousWitness { offset: start });
             }
+            // The marker and the flags belong to the witness.
             witness_length = reader.offset() - body_end + 2;
         }
         if flags != 0 {
             return Err(DecodeError::UnknownFlags {
+                // After the version and the marker.
                 offset: start + 5,
                 flags,
             });

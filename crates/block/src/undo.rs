@@ -180,6 +180,7 @@ fn each_transaction_of<'b, B: AsRef<[u8]>>(
     reader: &mut Reader<'b>,
     mut read: impl FnMut(&mut Reader<'b>, usize) -> Result<(), DecodeError>,
 ) -> Result<bool, DecodeError> {
+    // The coinbase spends nothing, and has no entry.
     if reader.compact_size()? + 1 != block.transaction_count() {
         return Ok(false);
     }
@@ -266,6 +267,7 @@ pub fn read_record(magic: Magic, previous: &BlockHash, record: &[u8]) -> Result<
 
 /// The checksum of a record whose block spends nothing and has the parent `previous`.
 pub fn checksum_without_coins(previous: &BlockHash) -> [u8; 32] {
+    // A list of no transactions is one byte.
     checksum(previous, &[0])
 }
 

@@ -128,8 +128,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The operating system's error.
     fn sync_name(&self, path: &Path) -> io::Result<()> {
         match path.parent() {
+            // A bare name lies in the current directory.
             Some(parent) if parent.as_os_str().is_empty() => self.sync_directory(Path::new(".")),
             Some(parent) => self.sync_directory(parent),
+            // The root has no name.
             None => Ok(()),
         }
     }

@@ -37,10 +37,12 @@ pub fn read_line(input: &mut impl BufRead, length_max: usize) -> io::Result<Opti
         }
         if line.len() + part.len() > length_max {
             too_long = true;
+            // What came so far is of no use, and its memory is free at once.
             line = Vec::new();
         } else if !too_long {
             line.extend_from_slice(part);
         }
+        // The line feed is used up, too.
         let used = end.map_or(available.len(), |end| end + 1);
         input.consume(used);
         if is_last {

@@ -142,6 +142,7 @@ impl NewFile {
                         path: self.path.clone(),
                     });
                 }
+                // The file system has no second names.
                 Err(_) => {}
             }
         }

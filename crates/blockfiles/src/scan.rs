@@ -201,6 +201,7 @@ impl Scanner<'_> {
         if fits {
             // The block may be damaged, and others may lie inside.
             self.take(start, length, header);
+            // The search begins after the record's own magic.
             let inside = self.next_record(at + 4)?.first();
             return Ok(inside.map_or(end, |inside| inside.min(end)));
         }

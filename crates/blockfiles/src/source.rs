@@ -270,6 +270,7 @@ impl BlockFiles {
                 self.skipped.push(skipped);
             }
         }
+        // By number: names sort otherwise once a number has six digits.
         files.sort();
         Ok(files.into_iter().map(|(_, path)| path).collect())
     }
@@ -441,6 +442,7 @@ impl BlockFiles {
 #[cfg(target_os = "linux")]
 pub(crate) fn will_need(file: &File, offset: u64, length: u64) {
     use rustix::fs::{Advice, fadvise};
+    // A hint: the reads that follow are right without it.
     let _ = fadvise(file, offset, std::num::NonZeroU64::new(length), Advice::WillNeed);
 }
 

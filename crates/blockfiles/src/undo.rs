@@ -323,6 +323,7 @@ impl UndoFile {
     /// Takes from the budget of the file. False if it does not have so much.
     fn spend(&self, cost: u64) -> bool {
         let less = |budget: u64| budget.checked_sub(cost);
+        // Relaxed: the number bounds work, and orders nothing.
         let spent = self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         spent.is_ok()
     }

@@ -127,12 +127,14 @@ impl BlockFileWriter {
             .as_ref()
             .is_some_and(|(_, length)| length + record_length > FILE_SIZE_MAX)
         {
+            // A file is durable before the next one begins: `sync_appended` relies on that.
             self.sync()?;
             self.file = None;
             self.number += 1;
         }
         let path = file_path(&self.directory, self.number);
         if self.file.is_none() {
+            // Never an existing file, whose blocks would be overwritten.
             let file = self.disk.open(&path, Open::New).map_err(FileError::io(&path))?;
             self.file = Some((file, 0));
             self.unnamed = true;

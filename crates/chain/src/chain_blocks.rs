@@ -219,6 +219,7 @@ impl ChainBlocks {
                         why,
                     });
                     let number = self.unopened.len() - 1;
+                    // The file has no number, and nothing asks for it.
                     for record in search.records(0) {
                         if self.is_known(&record.hash) {
                             let found = (number, record.position.offset);
@@ -245,6 +246,7 @@ impl ChainBlocks {
         }));
         let order = |copy: &BlockCopy| (copy.height, copy.position.file, copy.position.offset);
         self.copies.sort_by_key(order);
+        // Files that are added later may have been searched before.
         self.copies.dedup_by_key(|copy| (copy.height, copy.position));
         // For each file the last height, and the blocks below it. The first block has no record.
         let mut ranks: HashMap<u32, (u32, u32)> = HashMap::new();
@@ -276,6 +278,8 @@ impl ChainBlocks {
             let end = offset + u64::from(length);
             match parts.last_mut() {
                 Some((last, part)) if *last == file && offset.abs_diff(part.end) <= GAP_READ => {
+                    // Blocks lie in the order in which they came, so the next one may lie before
+                    // this part.
                     *part = part.start.min(offset)..part.end.max(end);
                 }
                 _ => parts.push((file, offset..end)),

@@ -90,11 +90,13 @@ impl ChainBlocks {
             return Err(ChainBytesError::OtherNetwork);
         }
         let count = fields.u32()? as usize;
+        // The bytes must be there before a list is made for them: the count may be a lie.
         let headers = fields.take(count.checked_mul(Header::LENGTH).ok_or(ChainBytesError::NoChain)?)?;
         let (headers, _) = headers.as_chunks();
         let headers: Vec<Header> = headers.iter().map(Header::from_bytes).collect();
         let headers = without_position(&headers);
         let mut index = HeaderIndex::new(params.clone());
+        // A header that breaks a rule is left out with all above it, and the tip shows that.
         insert_records(&mut index, &headers, |_, _, _| ());
         let tip = index.entry(index.best_header());
         let last = headers.last().map_or(params.genesis.hash(), |record| record.hash);
@@ -106,6 +108,7 @@ impl ChainBlocks {
         for _ in 0..fields.u32()? {
             let length = fields.u32()? as usize;
             let path = Path::new(OsStr::from_bytes(fields.take(length)?));
+            // A file that is not there keeps its number, so that the later ones have theirs.
             let added = files.add(path).ok().and_then(|added| added.first().copied());
             numbers.push(added);
         }
@@ -116,6 +119,7 @@ impl ChainBlocks {
             let (offset, length) = (u64::from_le_bytes(position.array()?), position.u32()?);
             let number = numbers.get(file as usize).ok_or(ChainBytesError::NoChain)?;
             let (header, hash) = match height.checked_sub(1) {
+                // The header of height 0 is not among the bytes: both sides know it.
                 None => (params.genesis, params.genesis.hash()),
                 Some(before) => {
                     let record = headers.get(before as usize).ok_or(ChainBytesError::NoChain)?;

@@ -87,6 +87,7 @@ pub(crate) fn resolve_ties(index: &mut HeaderIndex, files: &BlockFiles, stop: &A
             {
                 index.found_at(id, position);
             }
+            // Below a block that was looked at all blocks were.
             next = index.entry(id).parent.filter(|parent| looked_at.insert(*parent));
         }
         index.resolve_order();

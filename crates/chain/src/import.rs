@@ -68,6 +68,7 @@ impl ChainState {
     /// Notes which damages are of blocks that lie elsewhere, too.
     fn note_elsewhere(&self, damages: &mut [Damage]) {
         let files = self.files.read();
+        // Many damages may name the same block, which is read once.
         let mut lengths: HashMap<BlockId, Option<u64>> = HashMap::new();
         for damage in damages.iter_mut().filter(|damage| !damage.is_harmless()) {
             let Some(id) = damage.hash.and_then(|hash| self.index.find(&hash)) else {
@@ -186,6 +187,7 @@ impl ChainState {
     fn insert(&mut self, records: Vec<Record>, findings: &mut ImportFindings, observer: &mut dyn Observer) {
         let mut all = std::mem::take(&mut self.orphans).records;
         if all.is_empty() {
+            // Usually nothing waits, and the records need not be copied.
             all = records;
         } else {
             all.extend(records);

@@ -145,6 +145,7 @@ impl HeaderIndex {
         for id in (0..self.entries.len()).map(BlockId::from_index) {
             let parent = self.entry(id).parent;
             let positions = self.positions(id).filter(|position| position.file == file);
+            // Genesis has no parent, and no undo data.
             found.extend(positions.filter_map(|position| Some((position.offset, parent?))));
         }
         found.sort_unstable();
@@ -176,6 +177,7 @@ impl HeaderIndex {
         }
         while entry.height > height {
             id = match entry.parent {
+                // The skip leads too far down.
                 Some(parent) if self.entry(entry.skip).height < height => parent,
                 _ => entry.skip,
             };
@@ -194,6 +196,7 @@ impl HeaderIndex {
             }
             pair = (self.entry(left).parent, self.entry(right).parent);
         }
+        // Not reached: all blocks descend from genesis.
         self.genesis()
     }
 
@@ -211,6 +214,7 @@ impl HeaderIndex {
                 Ok(id)
             };
         }
+        // As in Core, a header without work is refused before its parent is looked for.
         header::check_proof_of_work(&hash, header.bits, &self.params).map_err(HeaderRefusal::Invalid)?;
         let parent = self.find(&header.prev_block_hash).ok_or(HeaderRefusal::MissingParent)?;
         if self.entry(parent).failed {

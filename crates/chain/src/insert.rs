@@ -55,6 +55,7 @@ impl<'r> Inserted<'r> {
 
     fn refuse(&mut self, index: &HeaderIndex, record: &'r Record, reject: Reject) {
         let parent = index.find(&record.header.prev_block_hash);
+        // A header without work is refused whether its parent is known or not.
         let before = parent.map_or(Work::default(), |parent| index.entry(parent).work);
         let claim = Claim {
             work: before + block_work(record.header.bits),

@@ -143,6 +143,7 @@ impl FoundPositions {
             let file = store.disk.open(&store.path, Open::Keep).map_err(store.error())?;
             let mut bytes = vec![0; file.length().map_err(store.error())? as usize];
             file.read_exact_at(&mut bytes, 0).map_err(store.error())?;
+            // A file of another format stays unopened: the first entry empties it.
             if let Some(end) = positions.decode(&bytes) {
                 (store.file, store.end) = (Some(file), end);
             }
@@ -159,6 +160,7 @@ impl FoundPositions {
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let mut positions = Self::default();
         if let Some(bytes) = read_regular(path)? {
+            // A file of another format says nothing, and readers look for blocks elsewhere.
             let _ = positions.decode(&bytes);
         }
         Ok(positions)
@@ -243,6 +245,7 @@ impl FoundPositions {
             store.file = Some(file);
         }
         if let Some(file) = &store.file {
+            // After the last whole entry, over what a kill has left of another.
             file.write_all_at(entries, store.end).map_err(store.error())?;
             store.end += entries.len() as u64;
         }
@@ -325,6 +328,7 @@ fn write_entry(path: &Path, search: &FileSearch, out: &mut Vec<u8>) {
     out.reserve(8 + length);
     out.extend((length as u32).to_le_bytes());
     let checksum_at = out.len();
+    // The checksum, once the body is there.
     out.extend([0; 4]);
     for number in [mark.device, mark.inode, mark.length] {
         out.extend(number.to_le_bytes());

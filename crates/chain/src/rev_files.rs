@@ -106,6 +106,7 @@ impl RevFiles {
         let bytes =
             |opened: &VecDeque<(u32, Opened)>| opened.iter().map(|(_, opened)| tables_bytes(opened)).sum::<usize>();
         while opened.len() > OPEN_MAX || (opened.len() > 1 && bytes(&opened) > TABLES_BYTES_MAX) {
+            // Threads that search the file keep it by its `Arc`.
             opened.pop_front();
         }
     }

@@ -91,6 +91,7 @@ impl Search<'_> {
                 ControlFlow::Continue(())
             };
             let Some(scan) = self.files.scan_watched(file, self.magic, depth, &mut watch)? else {
+                // The files that were searched need no second search by the next run.
                 positions.write(&entries)?;
                 return Ok(None);
             };
@@ -230,6 +231,7 @@ impl Search<'_> {
         let mut files = BTreeSet::new();
         for record in suspects.iter().take(SUSPECTS_MAX) {
             let position = record.position;
+            // One such record is enough for its file.
             if files.contains(&position.file) || self.deep.contains(&position.file) {
                 continue;
             }

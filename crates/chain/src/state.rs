@@ -40,6 +40,7 @@ pub(super) struct Orphans {
 impl Orphans {
     /// Forgets those in some files.
     pub(super) fn forget_files(&mut self, files: &HashSet<u32>) {
+        // Their parents stay in the set: one too many costs a look in vain.
         self.records.retain(|record| !files.contains(&record.position.file));
     }
 }

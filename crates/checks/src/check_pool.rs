@@ -65,11 +65,13 @@ struct Unit {
 /// The units of a block, in the order of their inputs.
 fn units(block: &Block) -> impl Iterator<Item = Unit> + '_ {
     let mut large = 0;
+    // The coinbase spends nothing, so it has no script to run.
     (1..block.transaction_count()).flat_map(move |transaction| {
         let inputs = block.input_range(transaction).len();
         let shared = (inputs > INPUTS_TOGETHER).then_some(large);
         large += usize::from(shared.is_some());
         let count = if shared.is_some() { 1 } else { inputs };
+        // A step of 0 panics, even where there are no inputs.
         (0..inputs).step_by(count.max(1)).map(move |first| Unit {
             transaction,
             first,
@@ -115,6 +117,7 @@ impl<V: ScriptVerifier> SharedTransaction<V> {
         if let Some(prepared) = self.prepared.get() {
             return prepared;
         }
+        // Relaxed: this only says who came first, and `OnceLock` orders what is prepared.
         if self.begun.swap(true, Ordering::Relaxed) {
             for _ in 0..LOOKS_MAX {
                 std::hint::spin_loop();
@@ -188,6 +191,7 @@ impl<V: ScriptVerifier + 'static> Check for UnitCheck<V> {
             busy += if traced.is_some() {
                 checking
             } else {
+                // The check that was timed stands for those that were not.
                 checking * TIMED_ONE_OF as u32
             };
         }
@@ -335,6 +339,7 @@ impl<V: ScriptVerifier + 'static> PendingChecks<V> {
 
 impl<V: ScriptVerifier + 'static> Drop for PendingChecks<V> {
     fn drop(&mut self) {
+        // Relaxed: a script that still runs does so in vain, and does no harm.
         self.checks.abandoned.store(true, Ordering::Relaxed);
     }
 }
@@ -441,6 +446,7 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
         let sizes = (1..block.transaction_count()).map(|transaction| block.input_range(transaction).len());
         let large = sizes.clone().filter(|&inputs| inputs > INPUTS_TOGETHER).count();
         let count = sizes
+            // As many as `units` makes.
             .map(|inputs| if inputs > INPUTS_TOGETHER { inputs } else { 1 })
             .sum();
         let alone = self.queue.workers() == 0;
@@ -461,6 +467,7 @@ impl<V: ScriptVerifier + 'static> CheckPool<V> {
             checks: Arc::clone(&checks),
             prepared: (0..large).map(|_| SharedTransaction::default()).collect(),
             gather: gather.clone(),
+            // Another rest in each round, so that every part of a block is timed in turn.
             timed: (!alone).then_some(number % TIMED_ONE_OF),
         };
         let unit_checks = units(block).map(|unit| UnitCheck {

@@ -151,6 +151,7 @@ pub(crate) fn validate<V: ScriptVerifier>(
         params: position.params,
         height: position.height,
         flags,
+        // Whether an output overwrites a coin shows in a set alone.
         overwriting: Overwriting::Allowed,
         median_times: position.parent_median_time_past.map(|parent| MedianTimes {
             parent,
@@ -211,12 +212,14 @@ impl BlockCoins for UndoCoins<'_> {
     type Error = Infallible;
 
     fn contains(&mut self, _: usize, _: &Transaction<'_>) -> Result<bool, Infallible> {
+        // Never asked, since `overwriting` is `Allowed`.
         Ok(false)
     }
 
     /// Undo data of old makes has no heights. A coin without a height counts as mature.
     fn spend(&mut self, index: usize, _: &Transaction<'_>) -> Result<Spent, Infallible> {
         let coins = self.undo.transaction(index - 1);
+        // The coin of genesis can never be spent, so no coin has height 0.
         let unknown = |coin: &CoinRef<'_>| coin.height == 0;
         self.index = index;
         self.without_heights.clear();

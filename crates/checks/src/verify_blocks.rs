@@ -243,6 +243,7 @@ impl<'a, V, T> Shared<'a, V, T> {
     /// Counts a block that has its verdict.
     fn count(&self, height: u32, verified: Option<&Verified>) {
         let done = &self.done;
+        // Relaxed: these figures are for progress alone.
         done.height.fetch_max(height, Ordering::Relaxed);
         done.blocks.fetch_add(1, Ordering::Relaxed);
         let bytes = u64::from(self.blocks.length(height));
@@ -307,6 +308,7 @@ struct Worker<'a, V: ScriptVerifier + 'static, T> {
 
 impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
     fn new(shared: &'a Shared<'a, V, T>, sender: Sender<Run<T>>) -> Result<Self, VerifyBlockError> {
+        // Each thread runs the scripts of its blocks by itself.
         let pool = CheckPool::new(Arc::clone(shared.verifier), 1)
             .map_err(|error| VerifyBlockError::Verifier(error.to_string()))?;
         Ok(Self {
@@ -417,6 +419,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         let memory = block.memory() + undo.memory();
         let (block, undo) = (Arc::new(block), Arc::new(undo));
         let mut pending = self.pool.begin(&block, &undo, flags, height, way.lanes);
+        // Without workers all checks have been run by now, but for what is deferred.
         pending.end_round();
         Ok(Ok(Waiting {
             height,

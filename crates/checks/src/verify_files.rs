@@ -104,6 +104,7 @@ pub fn verify_files<V: ScriptVerifier + 'static>(
             Some(hidden) if hidden.is_whole() => return Ok(report),
             Some(_) => found = blocks.with_hidden(sources, &[], stop, observer)?,
             None => {
+                // Every block was verified. The stop came in the search for hidden ones.
                 report.stopped = Some(Stopped::Before(0));
                 return Ok(report);
             }
@@ -125,6 +126,7 @@ fn verify_chain<V: ScriptVerifier + 'static>(
 ) -> Result<FilesReport, VerifyFilesError> {
     let heights = match options.only {
         Some(_) => blocks.height()..=blocks.height(),
+        // The first block spends nothing, and has no undo data.
         None => 1..=blocks.last_with_undo(1..=blocks.height()),
     };
     let mut report = FilesReport {

@@ -25,6 +25,7 @@ pub(crate) fn address(script_pubkey: &[u8], network: Network) -> Option<String> 
 
 /// The script that an address of this network stands for.
 pub(crate) fn script_of(text: &str, network: Network) -> Result<ScriptBuf, String> {
+    // Decoding base58 takes time by the square of the length.
     if text.len() > LENGTH_MAX {
         return Err(NONE.to_owned());
     }
@@ -134,6 +135,7 @@ fn why_no_bech32(text: &str, prefix: &str, data: &str) -> String {
 /// Goes one digit further in the division whose remainder is the checksum.
 fn step(remainder: u32, digit: u8) -> u32 {
     const GENERATOR: [u32; 5] = [0x3b6a_57b2, 0x2650_8e6d, 0x1ea1_19fa, 0x3d42_33dd, 0x2a14_62b3];
+    // The digit that leaves the remainder: it has six of five bits each.
     let top = remainder >> 25;
     let shifted = (remainder & 0x01ff_ffff) << 5 ^ u32::from(digit);
     let bits = GENERATOR.iter().enumerate().filter(|(bit, _)| top >> bit & 1 == 1);
@@ -147,6 +149,7 @@ fn remainder(start: u32, digits: &[u8]) -> u32 {
 fn remainder_of_prefix(prefix: &str) -> u32 {
     let high = prefix.bytes().map(|byte| byte >> 5);
     let low = prefix.bytes().map(|byte| byte & 31);
+    // As BIP 173 expands it.
     high.chain([0]).chain(low).fold(1, step)
 }
 
@@ -166,6 +169,7 @@ fn wrong_digits(start: u32, digits: &[u8]) -> Vec<usize> {
     for at in 0..digits.len() {
         for digit in 1..32 {
             let mut changed = vec![0; digits.len() - at];
+            // The digits before it would be 0, and leave a remainder of 0.
             changed[0] = digit;
             let remainder = remainder(0, &changed);
             changes.push(Change { remainder, at, digit });

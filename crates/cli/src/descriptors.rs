@@ -49,6 +49,7 @@ impl FromStr for IndexRange {
         if begin > end {
             return Err("the range begins after its end".to_owned());
         }
+        // From there on an index is that of a hardened child.
         if end > i32::MAX as u32 {
             return Err("an index is below 2147483648".to_owned());
         }
@@ -278,6 +279,8 @@ impl Parser<'_> {
         let text = match descriptor {
             Descriptor::Sh(sh) => match sh.as_inner() {
                 ShInner::SortedMulti(multi) => {
+                    // Its keys may be long, which the crate `miniscript` does not sort as Core
+                    // does.
                     script = names.sorted_script(multi).to_p2sh();
                     format!("sh({})", names.sorted(multi))
                 }

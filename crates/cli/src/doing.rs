@@ -132,6 +132,7 @@ impl Work {
 
 /// Answers a signal: `event` says what comes of it.
 fn answer(event: &str, signal: &str, text: impl FnOnce(&Work) -> String) {
+    // The lock is free again before anything is written.
     let (line, fields, bar) = {
         let work = work();
         let (share, seconds) = work.remaining();

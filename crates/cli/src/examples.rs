@@ -7,6 +7,7 @@ const EXAMPLES: &str = include_str!("examples.txt");
 
 /// The examples of a command; empty where it has none.
 fn of(command: &str) -> &'static str {
+    // An empty line ends a section; the name of its command and a colon begin it.
     let mut sections = EXAMPLES.split("\n\n").filter_map(|section| section.split_once(":\n"));
     let found = sections.find(|(name, _)| *name == command);
     found.map_or("", |(_, examples)| examples.trim_end())

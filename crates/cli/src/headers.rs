@@ -290,6 +290,7 @@ fn of_node(
         if u64::from(chain.height()) > most {
             return Err(too_many(&url, most));
         }
+        // After a full answer there may be more.
         let is_end = count < HEADERS_TOGETHER;
         if is_end || kept.len() >= HEADERS_KEPT {
             take(std::mem::take(&mut kept), meter)?;

@@ -123,6 +123,7 @@ impl<'a> Line<'a> {
             format!("{} {message}", mark.paint(NAME))
         };
         text.push('\n');
+        // In one piece: lines of several threads do not mix.
         let _ = std::io::stderr().lock().write_all(text.as_bytes());
     }
 

@@ -81,6 +81,7 @@ const PATH: &str = "/metrics";
 
 /// Whether a request asks for the figures.
 fn asks_for_figures(request: &[u8]) -> bool {
+    // Such as `GET /metrics?x HTTP/1.1`.
     let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let path = line.split(|&byte| byte == b' ').nth(1).unwrap_or_default();
     path.split(|&byte| byte == b'?').next() == Some(PATH.as_bytes())
@@ -293,8 +294,8 @@ mod tests {
     use blockmill_coins::CacheCounters;
     use blockmill_rules::SignatureCounts;
 
-    #[test]
-    fn a_request_is_answered() {
+    /// A server with figures, its address, and the file that is its store.
+    fn serve() -> (Metrics, SocketAddr, tempfile::NamedTempFile) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
@@ -327,12 +328,24 @@ mod tests {
             ..Totals::default()
         };
         metrics.set_totals(&totals);
-        // A silent peer delays the next one by no more than the time limit.
-        let _silent = TcpStream::connect(address).unwrap();
+        (metrics, address, store)
+    }
+
+    /// The answer to a request for this path.
+    fn answer_to(path: &str, address: SocketAddr) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_request_is_answered() {
+        let (_metrics, address, _store) = serve();
+        // A silent peer delays the next one by no more than the time limit.
+        let _silent = TcpStream::connect(address).unwrap();
+        let answer = answer_to("/metrics", address);
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
         assert!(answer.contains("\nblockmill_height 50\n"));
         assert!(answer.contains("\nblockmill_tip_time_seconds 1700000000\n"));
@@ -371,13 +384,15 @@ mod tests {
             ("/metrics/", "404 Not Found"),
             ("/metrics?x=1", "200 OK"),
         ] {
-            let mut stream = TcpStream::connect(address).unwrap();
-            write!(stream, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).unwrap();
+            let answer = answer_to(path, address);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{answer}");
         }
-        // Every figure has one help line and one type line.
+    }
+
+    #[test]
+    fn every_figure_has_one_help_line_and_one_type_line() {
+        let (_metrics, address, _store) = serve();
+        let answer = answer_to("/metrics", address);
         let mut names: Vec<_> = answer.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
         let helps = answer.lines().filter(|line| line.starts_with("# HELP ")).count();
         assert_eq!(names.len(), helps);

@@ -178,6 +178,7 @@ pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (position, digit) in digits.chars().enumerate() {
+        // Groups count from the end.
         if position > 0 && (digits.len() - position).is_multiple_of(3) {
             text.push(',');
         }

@@ -40,6 +40,7 @@ impl Meter {
         doing::set_bar(bar.clone());
         Self {
             bar,
+            // Work that is done before the first update is due shows nothing.
             last: Instant::now(),
         }
     }

@@ -44,6 +44,7 @@ impl<'s> ScriptKind<'s> {
                 // BIP 141 gives programs of version 0 two lengths.
                 (0, _) => Self::NonStandard,
                 (1, program) if program.len() == 32 => Self::WitnessV1Taproot(program),
+                // The one program of pay-to-anchor outputs.
                 (1, [0x4e, 0x73]) => Self::Anchor,
                 _ => Self::WitnessUnknown,
             };

@@ -146,6 +146,7 @@ fn is_like_witness_address(word: &str) -> bool {
     let Some(data) = data else {
         return false;
     };
+    // BIP 173: capitals alone, or small letters alone.
     let is_one_case = word == lower || word == word.to_ascii_uppercase();
     let is_digit = |character: char| "qpzry9x8gf2tvdw0s3jn54khce6mua7l".contains(character);
     // A key in hex may begin like an address.
@@ -175,6 +176,7 @@ fn without_password(text: &str) -> Option<String> {
         if let Some(length) = text[begin..end].rfind('@') {
             shown.push_str(&text[kept..begin]);
             shown.push_str(HIDDEN);
+            // From the @ on it is shown.
             kept = begin + length;
         }
     }

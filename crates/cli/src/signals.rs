@@ -52,6 +52,7 @@ fn on_first(answer: impl FnOnce(c_int) + Send + 'static) -> io::Result<Arc<Atomi
     let ignored = ignored();
     let (mut woken, wake) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // The first bit is that of signal 1.
         if ignored >> (signal - 1) & 1 == 1 {
             continue;
         }

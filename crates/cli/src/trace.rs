@@ -44,6 +44,7 @@ impl Trace {
         }
         // A span may have begun before the trace.
         let start = span.start.saturating_duration_since(self.origin).as_nanos() as f64 / 1e3;
+        // The format counts in microseconds.
         let length = span.end.saturating_duration_since(span.start).as_nanos() as f64 / 1e3;
         self.event(format_args!(
             "{{\"name\":\"{}\",\"cat\":\"stage\",\"ph\":\"X\",\"ts\":{start:.3},\"dur\":{length:.3},\"pid\":1,\
@@ -58,6 +59,7 @@ impl Trace {
         let opening = if self.events == 0 { "[\n" } else { ",\n" };
         self.events += 1;
         if let Err(error) = write!(self.out, "{opening}{event}") {
+            // The run goes on, and ends with this error.
             self.failed.get_or_insert(error);
         }
     }

@@ -43,6 +43,7 @@ fn without_arguments(message: &str, arguments: impl Iterator<Item = OsString>) -
     let mut hidden: Vec<String> = arguments
         .iter()
         .flat_map(|argument| hidden_words(argument))
+        // The message may repeat it in either form.
         .flat_map(|word| [word.escape_debug().to_string(), word])
         .collect();
     // A line of an argument is none of the message.

@@ -70,12 +70,14 @@ fn of_leftover(first: &Leftover) -> Option<&'static str> {
         let found = folder.join(name).symlink_metadata();
         found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
     };
+    // A node that prunes removes its oldest files first.
     if is_missing("blk00000.dat") && has_block_files(folder) {
         return Some(
             "the first block file is not there, as on a pruned node: load a snapshot of that node with `snapshot load \
              --headers`, and connect goes on above it; `export blocks --data` then takes --from",
         );
     }
+    // Core keeps the chain state of a snapshot there until the blocks below are validated.
     if !is_missing("../chainstate_snapshot") {
         return Some(
             "the node has loaded a snapshot, and does not have all blocks below it yet: load that snapshot with \

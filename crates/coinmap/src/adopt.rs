@@ -26,6 +26,7 @@ impl CoinMap {
     ) -> usize {
         assert!(self.key == from.key, "maps with different hash keys");
         assert!(number < SHARDS, "no shard of this number");
+        // Taken whole, so the other map's lock is free while entries move.
         let shard = from.take_shard(number);
         let mut chosen: Vec<(u64, EntryFlags)> = Vec::new();
         let mut moved = 0;

@@ -26,6 +26,7 @@ impl std::fmt::Debug for HashKey {
 impl HashKey {
     /// A new key from the system's source of randomness.
     pub fn random() -> Self {
+        // The standard library draws the keys of its hasher from the system.
         let state = RandomState::new();
         Self::known(state.hash_one(1u64), state.hash_one(2u64))
     }
@@ -66,6 +67,7 @@ impl HashKey {
     #[inline]
     pub fn transaction(&self, txid: &Txid) -> TransactionHash {
         let mut sip = Sip {
+            // SipHash's constants: "somepseudorandomlygeneratedbytes" in ASCII.
             a: self.first ^ 0x736f_6d65_7073_6575,
             b: self.second ^ 0x646f_7261_6e64_6f6d,
             c: self.first ^ 0x6c79_6765_6e65_7261,
@@ -105,6 +107,7 @@ impl TransactionHash {
         // The last word holds the remaining four bytes, and the length in its highest byte.
         sip.take_in(u64::from(vout) | (OutPoint::LENGTH as u64) << 56);
         sip.c ^= 0xff;
+        // One round for each word, and three at the end: SipHash-1-3.
         for _ in 0..3 {
             sip.round();
         }

@@ -203,6 +203,7 @@ impl CoinMap {
     fn account(&self, difference: Difference) {
         if difference.bytes != 0 {
             self.bytes
+                // A negative difference wraps around, which subtracts it.
                 .fetch_add(difference.bytes.cast_unsigned(), Ordering::Relaxed);
         }
         if difference.entries != 0 {
@@ -269,6 +270,7 @@ impl CoinMap {
     ) -> R {
         let mut shard = self.write(shard_of(at.hash()));
         let (difference, result) = shard.update(at.hash(), at.outpoint(), change);
+        // The counters are atomic and need no lock.
         drop(shard);
         self.account(difference);
         result

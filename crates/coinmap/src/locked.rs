@@ -132,6 +132,7 @@ impl ReadShard<'_> {
 
 impl Drop for LockedShard<'_> {
     fn drop(&mut self) {
+        // Once for all changes: all threads share the counters.
         self.map.account(self.difference);
     }
 }

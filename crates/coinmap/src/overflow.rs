@@ -58,6 +58,7 @@ impl Overflow {
                 .first()
                 .is_some_and(|&first| compare(first, hash, key, pool).is_le())
         });
+        // The last block that begins at or below the word; the first one for a word below all.
         let block = after.saturating_sub(1);
         let index = match self.blocks.get(block) {
             Some(words) => words.binary_search_by(|&one| compare(one, hash, key, pool)),

@@ -10,7 +10,7 @@ pub(crate) const UNIT: usize = 8;
 /// Bits of a slot number for the first unit in the chunk.
 const UNIT_BITS: u32 = 13;
 
-/// Bytes of a chunk in a large pool. In a small pool a new chunk is at most an share of the pool,
+/// Bytes of a chunk in a large pool. In a small pool a new chunk is at most a share of the pool,
 /// so that a small map stays small. Large chunks keep the table of chunks short; every access to a
 /// record reads that table.
 pub(crate) const CHUNK_BYTES: usize = UNIT << UNIT_BITS;
@@ -143,6 +143,7 @@ impl RecordPool {
             self.free = vec![NO_SLOT; UNITS_MAX + 1].into_boxed_slice();
         }
         let next = std::mem::replace(&mut self.free[units], slot);
+        // A slot has one unit at least, which is room for the link.
         self.at_mut(slot)[..4].copy_from_slice(&next.to_le_bytes());
     }
 
@@ -177,6 +178,7 @@ impl RecordPool {
 
     fn add_chunk(&mut self, bytes: usize) -> u32 {
         let number = self.chunks.len();
+        // The last number is not used: `NO_SLOT` would be a slot of its chunk.
         let has_number = !self.vacant.is_empty() || number + 1 < 1 << (32 - UNIT_BITS);
         assert!(has_number, "a shard of the coin map has no number for another chunk");
         let chunk = vec![0; bytes].into_boxed_slice();

@@ -84,11 +84,17 @@ struct ScriptTemplate {
 
 /// The usual locking scripts.
 const TEMPLATES: [ScriptTemplate; 6] = [
+    // Pay to public key hash.
     template(3, &[0x76, 0xa9, 20], 20, &[0x88, 0xac]),
+    // Pay to script hash.
     template(4, &[0xa9, 20], 20, &[0x87]),
+    // Pay to witness public key hash.
     template(5, &[0, 20], 20, &[]),
+    // Pay to witness script hash.
     template(6, &[0, 32], 32, &[]),
+    // Pay to taproot.
     template(7, &[0x51, 32], 32, &[]),
+    // Pay to a compressed public key.
     template(8, &[33], 33, &[0xac]),
 ];
 
@@ -144,6 +150,8 @@ impl<'a> NewRecord<'a> {
             };
         };
         let script = coin.script_pubkey;
+        // The usual form has 7 bytes for the amount, 31 bits for the height, 2 bytes for the
+        // length.
         if coin.value < 0 || coin.value >> (8 * AMOUNT_BYTES) != 0 || coin.height >> 31 != 0 || script.len() > 0xffff {
             return Self {
                 length: CODE_AT + WIDE_BYTES + script.len(),

@@ -103,6 +103,7 @@ impl IndexSegment {
 
     #[inline]
     fn home(&self, hash: u32) -> usize {
+        // In proportion to the hash, and always below `homes`.
         ((u64::from(hash) * u64::from(self.homes)) >> 32) as usize
     }
 
@@ -247,6 +248,7 @@ impl IndexSegment {
     /// Removes the word at an index of the table.
     pub(crate) fn remove_at(&mut self, mut index: usize) {
         while let Some(&next) = self.words.get(index + 1) {
+            // A word never moves before its home.
             if next == GAP || self.home(hash_of(next)) > index {
                 break;
             }
@@ -314,6 +316,7 @@ impl IndexSegment {
         if self.overflow.len() <= REINSERT_MAX {
             for word in self.overflow.take() {
                 let index = self.end_of(hash_of(word));
+                // Words with one hash stand together, so the nearest ones are enough.
                 let before = self.words[..index].iter().rev().take(EQUAL_MAX);
                 let crowded = before.filter(|&&other| hash_of(other) == hash_of(word)).count() == EQUAL_MAX;
                 if crowded || !self.insert_at(index, word) {

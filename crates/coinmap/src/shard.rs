@@ -122,6 +122,7 @@ impl Shard {
     pub(crate) fn prefetch_at(&self, slot: u32) {
         let record = self.pool.at(slot);
         prefetch(&record[0]);
+        // A line has 64 bytes, and a usual record 72.
         if let Some(second_line) = record.get(64) {
             prefetch(second_line);
         }
@@ -286,6 +287,7 @@ impl Shard {
             }
             count += 1;
         }
+        // The last words still wait for their turn.
         for number in count.saturating_sub(WORDS_AHEAD)..count {
             visit(ahead[number % WORDS_AHEAD]);
         }

@@ -52,6 +52,8 @@ impl SortedEntries {
             shard.for_each_slot(|slot| {
                 let entry = shard.entry_at(slot);
                 if wanted(entry) {
+                    // With a single part the shift below is by 64 bits, which `checked_shr`
+                    // refuses.
                     let prefix = key_prefix(entry.key());
                     let part = prefix.checked_shr(u64::BITS - bits).unwrap_or(0);
                     parts[part as usize].push(word(prefix << bits, number, slot));

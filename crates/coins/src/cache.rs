@@ -494,9 +494,11 @@ impl CoinsCache {
             clock: self.clock.clone(),
             tip: *tip,
             dirty: self.dirty,
+            // The rest stays free for new entries before the next flush is due.
             keep_bytes: self.flush_at() - self.limit / 16 * BETWEEN_FLUSHES_16,
         };
         self.flush = Some(Flush::begin(job, before)?);
+        // Promotion may drop coins for lack of room.
         self.complete &= thaws;
         self.map = live;
         self.dirty = 0;
@@ -532,6 +534,7 @@ impl CoinsCache {
                 self.flush_counters.changes += done.changes;
                 self.flush_counters.kept += done.kept;
                 self.flush_counters.time += done.time;
+                // No other flush can have ended since, so this is the epoch that it began.
                 self.changed = Some((self.flush_epoch(), done.changed));
                 Ok(())
             }
@@ -566,6 +569,7 @@ impl CoinsCache {
         before: impl FnOnce() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     ) -> Result<(), FlushError> {
         self.finish_flush()?;
+        // This call waits, so nothing changes above the frozen map, and it may be live again.
         let thaws = !self.wants_flush();
         self.begin(tip, before, thaws)?;
         self.finish_flush()

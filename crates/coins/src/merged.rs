@@ -44,6 +44,7 @@ where
             if stored == Some(changed) {
                 self.stored.next();
             }
+            // A change without a coin hides the stored one, and the loop goes on.
             if let Some((outpoint, Some(coin))) = self.changes.next() {
                 return Some(Ok((outpoint, coin)));
             }

@@ -73,10 +73,12 @@ fn multiply(left: &[u64; LIMBS], right: &[u64; LIMBS]) -> [u64; LIMBS] {
     for (index, &factor) in left.iter().enumerate() {
         let mut carry = 0u64;
         for (limb, &other) in product[index..index + LIMBS].iter_mut().zip(right) {
+            // The largest sum is 2^128 - 1, so it fits.
             let sum = u128::from(factor) * u128::from(other) + u128::from(*limb) + u128::from(carry);
             *limb = sum as u64;
             carry = (sum >> 64) as u64;
         }
+        // No earlier row has reached this limb.
         product[index + LIMBS] = carry;
     }
     let mut reduced = [0; LIMBS];
@@ -112,6 +114,7 @@ impl MuHash {
     /// The hash. Core prints its bytes in reverse order.
     pub fn finalize(&self) -> [u8; 32] {
         let mut limbs = self.limbs;
+        // All limbs of the modulus are ones but the lowest.
         let above = limbs[0] >= PRIME_DIFFERENCE.wrapping_neg() && limbs[1..].iter().all(|&limb| limb == u64::MAX);
         if above {
             // Subtracting the modulus is adding the difference, without the carry.

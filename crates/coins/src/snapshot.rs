@@ -172,6 +172,7 @@ fn write_group(group: &mut Vec<(OutPoint, Coin)>, into: &mut Vec<u8>) {
 fn database_order(vout: u32) -> [u8; 5] {
     let mut bytes = Vec::with_capacity(5);
     write_varint(vout.into(), &mut bytes);
+    // A VARINT of 32 bits has 5 bytes at most.
     bytes.resize(5, 0);
     std::array::from_fn(|index| bytes[index])
 }
@@ -447,6 +448,7 @@ impl SnapshotChunk {
         let reader = SnapshotReader {
             input: &self.bytes[..],
             metadata: SnapshotMetadata {
+                // Only the number of coins is asked for.
                 base: BlockHash::ZERO,
                 coins: self.coins,
             },

@@ -249,6 +249,7 @@ impl UndoLog {
                 SyncTurn::Lead(ended) => {
                     let synced = self.sync_for_all();
                     self.tail.lock().end_sync(synced.as_ref().ok().copied());
+                    // After the tail knows of it: threads that wake look there.
                     ended.set();
                     return synced.map(|_| ());
                 }

@@ -91,6 +91,7 @@ fn in_pieces<E: From<StoreError>>(
         give(piece, (start, Bound::Included(last)))?;
         start = Bound::Excluded(last);
     }
+    // Coins that were spent since may stand above the last piece, too.
     give(Batch::new(), (start, end))
 }
 

@@ -70,5 +70,6 @@ fn open_undo(path: &Path) -> Result<Option<UndoLog>, OpenError> {
     let Some(file) = find_regular(path)? else {
         return Ok(None);
     };
+    // Nothing is appended, so it does not matter where the log would go on.
     Ok(Some(UndoLog::with_file(path, Box::new(file), 0)?))
 }

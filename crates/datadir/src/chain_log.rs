@@ -121,6 +121,7 @@ impl ChainLog {
                 index.set_undo(id, position);
             }
             headers_length += RECORD as u64;
+            // An end beyond 64 bits is refused when the undo log is opened.
             undo_end = position.end().unwrap_or(u64::MAX).max(undo_end);
         }
         let undo_path = directory.file(UNDO_FILE);
@@ -155,6 +156,7 @@ impl ChainLog {
             .map_err(file_error(&headers.path))?;
         match Arc::get_mut(&mut self.undo) {
             Some(undo) => Ok(undo.cut_back(self.undo_end)?),
+            // Not reached: no job runs, and nothing else shares the log.
             None => Ok(()),
         }
     }
@@ -221,9 +223,11 @@ impl ChainLog {
         lock(&headers).unwritten.append(&mut self.pending);
         move || {
             let mut headers = lock(&headers);
+            // No block was connected since the last sync.
             if headers.unwritten.is_empty() {
                 return Ok(());
             }
+            // Before the headers, which name the undo data.
             undo.sync()?;
             headers.write().map_err(UndoLogError::Io)
         }

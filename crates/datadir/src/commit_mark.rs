@@ -185,6 +185,7 @@ impl MarkFile {
     pub(crate) fn open(disk: Arc<dyn Disk>, path: PathBuf) -> Result<Self, FileError> {
         let bytes = read_regular(&path)?;
         let found = bytes.as_deref().and_then(newest);
+        // Without a mark the first slot is written first.
         let (last, serial, commit) = found.map_or((SLOTS - 1, 0, None), |(slot, serial, commit)| {
             (slot, serial, Some(commit))
         });
@@ -193,6 +194,7 @@ impl MarkFile {
             path,
             file: None,
             has_name: bytes.is_some(),
+            // Never the slot that counts: a write may be torn.
             slot: (last + 1) % SLOTS,
             serial,
             commit,

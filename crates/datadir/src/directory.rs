@@ -66,6 +66,7 @@ impl DataDir {
                 .and_then(|()| disk.sync_name(path))
                 .map_err(file_error(path))?;
         }
+        // Locked before the file is read: another process may be making the directory.
         let lock = lock_to_write(path)?;
         let meta = match (read_meta(&meta_path)?, wanted) {
             (Some(found), Some(wanted)) if found.chain_id.fits(wanted) || !is_unused(path, &found)? => {

@@ -26,6 +26,7 @@ impl MarkedStore {
     pub(super) fn new(store: LogStore, disk: Arc<dyn Disk>, path: PathBuf) -> Result<Self, StoreError> {
         let mut mark = MarkFile::open(disk, path).map_err(failed)?;
         if let Some(found) = store.last_commit()?
+            // Before its first commit the store has nothing to mark.
             && found.number > 0
             && !mark.is_ahead(&found)
             && !mark.is_at(&found)
@@ -67,6 +68,7 @@ impl CoinStore for MarkedStore {
         if let Some(found) = self.store.last_commit()?
             && mark.is_ahead(&found)
         {
+            // The numbers that follow are given a second time, so the later mark must go first.
             mark.write(&found).map_err(failed)?;
         }
         self.store.commit(changes, tip)?;

@@ -158,6 +158,7 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<Meta>, OpenError> {
             )));
         }
         Ok(_) => {}
+        // Bytes that are no text are damage, and no failure of the disk.
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => return Err(damaged(error.to_string())),
         Err(error) => return Err(file_error(path)(error).into()),
     };

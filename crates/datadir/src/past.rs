@@ -233,6 +233,7 @@ where
     fn next(&mut self) -> Option<Self::Item> {
         let spent_first = match (self.now.peek(), self.spent.peek()) {
             (Some(Ok((now, _))), Some((spent, _))) => spent < now,
+            // An error goes out first. Without coins of now all that were spent follow.
             (now, _) => now.is_none(),
         };
         if spent_first {
@@ -256,6 +257,7 @@ fn spent_from_below(
         .flat_map(|transaction| transaction.inputs());
     let spent = inputs
         .zip(read.undo.coins().iter())
+        // A coin that was made since was not there then.
         .filter(|(_, coin)| coin.height <= bottom);
     Ok(spent
         .map(|(input, coin)| (outpoint_key(&input.previous_output()), coin.to_coin()))

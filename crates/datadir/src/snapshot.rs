@@ -93,6 +93,7 @@ pub fn dump_into(
     let mut dumped = Dumped::new(observer);
     let each = |outpoint: &OutPoint, coin: &Coin| dumped.add(outpoint, coin);
     write_snapshot(&mut new, magic, &tip, coins, each).map_err(|error| write_error(path, error))?;
+    // The coins end early then, as if there were no more.
     if stop.load(Ordering::Relaxed) {
         return Err(DumpSnapshotError::Stopped { path: path.to_owned() });
     }
@@ -210,6 +211,7 @@ impl Changes for NewCoins {
             each(Change {
                 outpoint: *outpoint,
                 coin: Some(CoinRef::from(coin)),
+                // Each outpoint comes once, and the store was empty.
                 before: Before::Nothing,
             });
         }
@@ -227,6 +229,7 @@ impl NewStore<'_> {
         reader: SnapshotReader<impl Read>,
         observer: &mut dyn Observer,
     ) -> Result<Option<(UtxoStats, Option<LastCommit>)>, SnapshotError> {
+        // A load that was cut off may have left a store.
         remove_store(&**self.disk, self.path)?;
         let store = make_store(self.disk, self.path, self.network, self.helpers.clone())?;
         let (sender, batches) = sync_channel::<NewCoins>(1);
@@ -240,6 +243,7 @@ impl NewStore<'_> {
                 .name("load".to_owned())
                 .spawn_scoped(scope, write)?;
             let read = self.read(reader, observer, &sender);
+            // The writer ends when nothing more can come.
             drop(sender);
             // An error of the writer has ended the reading.
             let commit = match writer.join() {

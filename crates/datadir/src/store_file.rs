@@ -17,8 +17,10 @@ use std::sync::Arc;
 /// # Errors
 /// [`OpenError::Damaged`] where it is lost, else [`OpenError::Store`].
 pub fn open_store(directory: &DataDir, helpers: Helpers) -> Result<Arc<dyn CoinStore>, OpenError> {
+    // First: a store without its name would count as lost.
     finish_load(directory)?;
     has_store_if_not_lost(directory.path())?;
+    // What is there now is of a load that was cut off.
     remove_store(&**directory.disk(), &directory.file(LOADING_FOLDER))?;
     let path = directory.file(STORE_FOLDER);
     let network = directory.chain_id().text();

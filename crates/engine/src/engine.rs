@@ -192,6 +192,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         if !chain.is_without_blocks() {
             return Ok(false);
         }
+        // The pipeline holds the store, which must be closed before its files are removed.
         drop((pipeline, chain));
         data.into_directory().close_unused()
     }
@@ -220,6 +221,7 @@ fn import_and_connect<V: ScriptVerifier + 'static>(
     run.reporter.telemetry.take_findings(&mut findings);
     check_genesis(pipeline, run);
     run.reporter.telemetry.set_chain_bytes(run.chain.active_bytes());
+    // The interval counts from here: an import, however long, changes no coins.
     pipeline.flusher_mut().restart_interval();
     let is_stopped = [findings.end, submitted.end].contains(&ImportEnd::Stopped);
     let halt = if is_stopped {
@@ -251,6 +253,7 @@ fn activate_best_chain<V: ScriptVerifier + 'static>(
         }
         match connect::connect(pipeline, run, target, start)? {
             BranchEnd::Halted(halt) => return Ok(halt),
+            // The loop ends once no candidate has more work than the tip.
             BranchEnd::Finished | BranchEnd::Reselect => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The way of a block: prefetch, fetch, resolve, check, accept, flush.
+//! The way of a block: prefetch, fetch, resolve, check, commit, flush.
 //!
 //! A block has three types on its way: a `LoadRequest` becomes a `PrefetchedBlock` (`load`), and
 //! that an `InFlight` block (`in_flight`).

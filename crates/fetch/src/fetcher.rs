@@ -103,6 +103,7 @@ impl FetchQueue {
         }
         // Several threads may see slow reads at once.
         let mut readers = self.readers.lock();
+        // `drop` takes this lock after it has set `stop`, so no reader starts too late.
         if !readers.is_empty() || self.stop.load(Ordering::Relaxed) {
             return;
         }
@@ -128,6 +129,7 @@ impl FetchQueue {
 
     /// Serves a range of the oldest fetch. Returns false if there is none.
     fn serve_oldest(&self, by_reader: bool) -> bool {
+        // The lock is released before the read.
         let claimed = {
             let mut jobs = self.jobs.lock();
             loop {
@@ -263,6 +265,7 @@ impl Fetcher {
         ));
         let items = job.unclaimed();
         if items > 0 {
+            // Counted before the job is seen: whoever claims items counts them down.
             self.shared.unclaimed.fetch_add(items, Ordering::Relaxed);
             self.shared.jobs.lock().push_back(Arc::clone(&job));
             self.shared.start_readers();

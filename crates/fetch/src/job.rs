@@ -226,6 +226,7 @@ impl FetchJob {
     /// Cancels the ranges that have not begun. Returns the number of their items.
     pub(crate) fn cancel(&self) -> usize {
         self.cancelled.store(true, Ordering::Relaxed);
+        // All items count as claimed now, so nobody claims any.
         let claimed = self.claimed.swap(self.items, Ordering::Relaxed);
         self.items - claimed
     }
@@ -236,6 +237,7 @@ impl FetchJob {
         ranges.sort_unstable_by_key(|range| range.0);
         FoundCoins {
             coins: ranges.into_iter().flat_map(|(_, found)| found).collect(),
+            // Relaxed: whoever knows that all items are done sees it.
             complete: !self.failed.load(Ordering::Relaxed),
             begin_epoch: self.begin_epoch,
         }

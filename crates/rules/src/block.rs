@@ -163,6 +163,7 @@ fn size_limits(lone: &LoneBlock<'_>) -> Verdict {
 
 /// The first transaction MUST be a coinbase.
 fn coinbase_first(lone: &LoneBlock<'_>) -> Verdict {
+    // `size_limits` comes first, so there is a transaction.
     if lone.block.transaction(0).is_coinbase() {
         Ok(())
     } else {
@@ -340,6 +341,7 @@ fn witness_commitment(block: &dyn BlockView, context: &BlockContext<'_>) -> Verd
         return Ok(());
     }
     match (0..block.transaction_count()).find(|&index| block.transaction(index).has_witness()) {
+        // Anyone may have added a witness that no commitment covers.
         Some(index) => Err(Reject::mutated("unexpected-witness").in_transaction(index)),
         None => Ok(()),
     }

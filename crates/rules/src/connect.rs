@@ -133,8 +133,10 @@ pub fn connect_block<B: AsRef<[u8]>, C: BlockCoins>(
         let legacy = context.legacy_sigops[index];
         let cost = sigops::transaction_cost(&transaction, spent, legacy, context.flags);
         connected.sigops_cost = spend::add_sigops_cost(connected.sigops_cost, cost).map_err(blame)?;
+        // After the inputs: a transaction cannot spend its own outputs.
         coins.create(index, &transaction);
     }
+    // Core, too, looks at this amount after the last transaction, and then at the scripts.
     spend::check_coinbase_amount(&block.transaction(0), context.params, context.height, connected.fees)?;
     Ok(connected)
 }
@@ -169,6 +171,7 @@ fn check_spending(
         coins,
     };
     let fee = spend::check_spend(&spending)?;
+    // Core adds the fee before it looks at sequence locks.
     let fees = spend::add_fee(fees, fee)?;
     if times.is_some() {
         spend::check_sequence_locks(&spending)?;

@@ -9,6 +9,7 @@ const DEPLOYED: [(Deployment, ScriptFlags); 4] = [
     (Deployment::DerSig, ScriptFlags::DERSIG),
     (Deployment::CheckLockTimeVerify, ScriptFlags::CHECKLOCKTIMEVERIFY),
     (Deployment::Csv, ScriptFlags::CHECKSEQUENCEVERIFY),
+    // BIP 147 came with segwit.
     (Deployment::Segwit, ScriptFlags::NULLDUMMY),
 ];
 

@@ -150,9 +150,11 @@ pub fn next_bits(params: &Params, ancestry: &dyn Ancestry, time: u32) -> u32 {
         return parent.bits;
     }
     let limit = target::encode_compact(params.pow_limit);
+    // A block that is so late may have the highest target.
     if i64::from(time) > i64::from(parent.time) + 2 * params.pow_target_spacing {
         return limit;
     }
+    // Else the target is that of the last block without this exception, within the period.
     ancestry
         .find_back(&mut |ancestor| ancestor.height.is_multiple_of(interval) || ancestor.bits != limit)
         .bits

@@ -26,6 +26,7 @@ const SEQUENCE_LOCKTIME_GRANULARITY: u32 = 9;
 pub fn is_final(transaction: &Transaction<'_>, height: u32, cutoff: u32) -> bool {
     let lock_time = transaction.lock_time();
     let limit = if lock_time < LOCKTIME_THRESHOLD { height } else { cutoff };
+    // The lock time is the last height or time at which the transaction is not final.
     lock_time == 0 || lock_time < limit || transaction.inputs().all(|input| input.sequence() == SEQUENCE_FINAL)
 }
 

@@ -214,6 +214,7 @@ impl Params {
     /// The bytes of the first block, which every node knows without a file.
     pub fn genesis_block(&self) -> Vec<u8> {
         let coinbase = match self.network {
+            // Testnet4 pays its first coin to a key of zeros.
             Network::Testnet4 => genesis_coinbase(TESTNET4_MESSAGE, &[0; 33]),
             _ => genesis_coinbase(GENESIS_MESSAGE, &GENESIS_KEY),
         };
@@ -325,6 +326,7 @@ impl Params {
             genesis: genesis(GENESIS_ROOT, 1_296_688_602, 2, 0x207f_ffff),
             subsidy_halving_interval: 150,
             heights: Heights {
+                // Core's regtest has segwit from genesis on.
                 segwit: 0,
                 ..Heights::FROM_START
             },

@@ -52,6 +52,7 @@ impl<'a> Elements<'a> {
         let length = if opcode < OP_PUSHDATA1 {
             usize::from(opcode)
         } else {
+            // The field is little-endian, so its last byte is the highest.
             length_field
                 .iter()
                 .rev()
@@ -101,6 +102,7 @@ pub fn push_data(script: &mut Vec<u8>, data: &[u8]) {
 pub fn height_push(height: u32) -> Vec<u8> {
     match height {
         0 => vec![0],
+        // Small numbers have opcodes of their own.
         1..=16 => vec![OP_1 + height as u8 - 1],
         _ => {
             // A number in little endian with a sign bit on top, as short as it can be.

@@ -64,6 +64,7 @@ fn spending_transaction<B: AsRef<[u8]>>(block: &Block<B>, challenge: &[u8]) -> O
     let (script, solution) = take_solution(coinbase.output(index).script_pubkey());
     let (script_sig, witness) = match &solution {
         Some(solution) => read_solution(solution).ok()?,
+        // Without a solution the script is empty, and the witness has no items.
         None => (&[][..], &[0][..]),
     };
     let unsigned_root = merkle_root_with(block, &coinbase_with(&coinbase, index, &script));
@@ -72,6 +73,7 @@ fn spending_transaction<B: AsRef<[u8]>>(block: &Block<B>, challenge: &[u8]) -> O
     signed.extend(header.prev_block_hash.0);
     signed.extend(unsigned_root);
     signed.extend(header.time.to_le_bytes());
+    // OP_0, then one push (BIP 325).
     let mut to_spend_script = vec![0];
     push_data(&mut to_spend_script, &signed);
     let to_spend = made_up(&[0; 32], u32::MAX, &to_spend_script, challenge, None);
@@ -107,6 +109,7 @@ fn take_solution(script: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
 fn read_solution(solution: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
     let mut reader = Reader::new(solution);
     let script_sig = reader.sized_bytes()?;
+    // Taken as it is serialized. The loop below only checks its form.
     let witness = &solution[reader.offset()..];
     for _ in 0..reader.compact_size()? {
         reader.sized_bytes()?;
@@ -160,6 +163,7 @@ fn made_up(txid: &[u8; 32], vout: u32, script_sig: &[u8], script_pubkey: &[u8], 
     let witness = witness.filter(|witness| witness.first() != Some(&0));
     let mut bytes = vec![0; 4];
     if witness.is_some() {
+        // Marker and flag of a serialization with witnesses.
         bytes.extend([0, 1]);
     }
     bytes.push(1);

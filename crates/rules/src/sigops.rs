@@ -18,6 +18,7 @@ const MULTISIG_KEYS_MAX: u64 = 20;
 /// `CScript::GetSigOpCount`).
 pub fn count(script: &[u8], accurate: bool) -> u64 {
     let mut operations = 0;
+    // Before the first opcode there is no small number.
     let mut previous = u8::MAX;
     for element in elements(script).map_while(Result::ok) {
         operations += match element.opcode {

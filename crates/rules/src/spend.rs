@@ -60,6 +60,7 @@ pub fn check_spend(context: &SpendContext<'_>) -> Result<i64, Reject> {
             (rule.check)(context)?;
         }
     }
+    // The rules above have bounded all sums.
     let spent: i64 = context.coins.iter().map(|coin| coin.value).sum();
     let fee = spent - value_out(&context.transaction);
     if !money_range(fee) {
@@ -140,6 +141,7 @@ pub fn check_sequence_locks(context: &SpendContext<'_>) -> Verdict {
 /// # Errors
 /// `bad-blk-sigops`.
 pub fn add_sigops_cost(total: u64, cost: u64) -> Result<u64, Reject> {
+    // The total is at most the limit, so the sum does not overflow.
     match total + cost {
         sum if sum > MAX_BLOCK_SIGOPS_COST => Err(Reject::consensus("bad-blk-sigops")),
         sum => Ok(sum),
@@ -172,6 +174,7 @@ pub fn enforces_bip30(params: &Params, height: u32, hash: &BlockHash, at_bip34_h
     // Two blocks of 2010 repeat coinbases of earlier ones, and are valid for ever.
     let repeats = params.bip30_exceptions.contains(&(height, *hash));
     let impossible = at_bip34_height == Some(&params.bip34_hash);
+    // As in Core, this height ends all exemptions.
     (!repeats && !impossible) || height >= BIP34_IMPLIES_BIP30_LIMIT
 }
 

@@ -68,6 +68,7 @@ pub fn equivalent_time(work: Work, ancestor_work: Work, tip_bits: u32, params: &
     if per_block == U256::ZERO {
         return i64::MAX;
     }
+    // As in Core, a product of more than 256 bits wraps.
     let seconds = difference.wrapping_mul(U256::from(params.pow_target_spacing.unsigned_abs())) / per_block;
     i64::try_from(seconds).unwrap_or(i64::MAX)
 }

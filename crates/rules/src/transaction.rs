@@ -65,6 +65,7 @@ fn output_values_in_range(transaction: &Transaction<'_>) -> Verdict {
         if value > MAX_MONEY {
             return Err(Reject::consensus("bad-txns-vout-toolarge"));
         }
+        // Both are at most all money, so the sum does not overflow.
         total += value;
         if !money_range(total) {
             return Err(Reject::consensus("bad-txns-txouttotal-toolarge"));

@@ -112,6 +112,7 @@ impl LogStore {
             self.state
                 .ledger()
                 .segment(slot)
+                // A segment without records has its first page.
                 .map_or(1, |segment| segment.masks().len())
         };
         let mut pages = vec![[0; PAGE_BYTES]; CALL_PAGES];
@@ -178,6 +179,7 @@ impl CoinStore for LogStore {
 
     fn last_commit(&self) -> Result<Option<LastCommit>, StoreError> {
         let writer = self.lock_writer();
+        // Under the lock of the writer, so that the tail is of the same commit.
         let ledger = self.state.ledger();
         Ok(Some(ledger.last_commit(&self.state.identity, writer.tail.position)))
     }
@@ -207,8 +209,9 @@ impl CoinStore for LogStore {
 }
 
 impl Drop for LogStore {
-    /// A clean end leaves a checkpoint, so that the next opening is fast, and no file in which
-    /// nothing lives.
+    /// Finishes the checkpoint under way, or writes one if enough has changed since the last, so
+    /// that the next opening is fast. If the checkpoint has everything, files in which nothing
+    /// lives are removed. After a failed commit, or in a panic, the files stay as they are.
     fn drop(&mut self) {
         let state = &self.state;
         let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -156,6 +156,7 @@ fn run_store(arguments: &Arguments, kind: Kind) -> Result<Tables, Failure> {
             run(Phase::Scan)?;
         }
     }
+    // One table with all kills, so that its worst case is the worst of them.
     tables.push(("open after a kill".to_owned(), opens));
     if kind.checkpoint(&arguments.dir).is_some() {
         make_warm(&files)?;

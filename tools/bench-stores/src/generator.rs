@@ -106,6 +106,7 @@ impl Generator {
     fn loaded_outpoint(&self, number: u64) -> OutPoint {
         let (transaction, vout) = GROUP[(number % GROUP.len() as u64) as usize];
         let transaction = number / GROUP.len() as u64 * GROUP_TRANSACTIONS + transaction;
+        // Real ids are not evenly spaced either.
         let jitter = mix(LOADED | transaction);
         let txid = txid(transaction * self.stride + jitter % self.stride, jitter);
         OutPoint { txid, vout }
@@ -218,6 +219,7 @@ impl Permutation {
                 halves.reverse();
             }
             for round in rounds {
+                // A step backwards is one forwards between two exchanges of the halves.
                 let [high, low] = halves;
                 halves = [low, high ^ mix(REMOVAL | round << 40 | low) & mask];
             }
@@ -225,6 +227,7 @@ impl Permutation {
                 halves.reverse();
             }
             number = halves[0] << self.half_bits | halves[1];
+            // The halves have room for more numbers than there are: those are stepped over.
             if number < self.bound {
                 return number;
             }

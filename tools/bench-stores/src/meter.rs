@@ -91,6 +91,7 @@ pub(crate) fn disk_size(directory: &Path) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
     each_file(directory, |path| {
+        // The system counts units of 512 bytes, whatever the file system has.
         bytes += fs::metadata(path)?.blocks() * 512;
         Ok(())
     })?;
@@ -101,6 +102,7 @@ pub(crate) fn disk_size(directory: &Path) -> io::Result<u64> {
 pub(crate) fn make_cold(directory: &Path) -> io::Result<()> {
     each_file(directory, |path| {
         let file = File::open(path)?;
+        // Pages that are not written yet would stay.
         file.sync_all()?;
         Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
     })

@@ -295,6 +295,7 @@ fn read_all(store: &dyn Contestant, wanted: &[(OutPoint, Option<Coin>)], threads
             .collect();
         let runs = slices.iter().map(|slice| {
             let meter = Meter::start();
+            // The first one begins the slice, the second one ends it.
             barrier.wait();
             barrier.wait();
             let run = meter.run(slice.len() as u64);

@@ -95,10 +95,13 @@ impl Kind {
             Kind::P2pk => (35, 4, 73, 1, 0),
             Kind::P2pkUncompressed => (67, 4, 73, 1, 0),
             Kind::P2pkh => (25, 4, 107, 1, 0),
+            // Outside of witnesses a sigop counts four times; CHECKMULTISIG with three keys is
+            // three.
             Kind::P2shMultisig => (23, 0, 254, 1, 12),
             Kind::P2shP2wpkh => (23, 0, 23, 108, 1),
             Kind::P2wpkh => (22, 0, 0, 108, 1),
             Kind::P2wshMultisig => (34, 0, 0, 254, 3),
+            // BIP 342: Taproot's signatures do not count among the sigops of a block.
             Kind::P2trKey => (34, 0, 0, 67, 0),
             Kind::P2trScript => (34, 0, 0, 168, 0),
             Kind::True => (1, 0, 0, 1, 0),

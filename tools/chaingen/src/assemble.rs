@@ -85,6 +85,7 @@ pub(crate) fn assemble(
 }
 
 fn in_order<'a>(plan: &BlockPlan, signed: &'a [Vec<SignedTransaction>]) -> Vec<&'a SignedTransaction> {
+    // Each time that the order names a group, the next of its members comes.
     let mut groups: Vec<_> = signed.iter().map(|group| group.iter()).collect();
     plan.order
         .iter()
@@ -101,6 +102,7 @@ fn pay(wallet: &Wallet, address: Address, value: u64) -> TxOut {
 
 /// BIP141: the commitment to the witness root and the reserved value.
 fn commitment(transactions: &[&SignedTransaction]) -> [u8; 32] {
+    // A coinbase counts with zeros: it contains the commitment.
     let ids = std::iter::once(Wtxid::all_zeros()).chain(transactions.iter().map(|tx| tx.wtxid));
     let root = merkle_tree::calculate_root(ids).expect("a block has a coinbase");
     let root = WitnessMerkleNode::from_raw_hash(root.to_raw_hash());

@@ -248,6 +248,7 @@ pub(crate) fn commitment_script(commitment: [u8; 32]) -> ScriptBuf {
 /// Index of the commitment (BIP141): the last output of that form.
 fn commitment_position(coinbase: &Transaction) -> Option<usize> {
     coinbase.output.iter().rposition(|output| {
+        // The prefix and a hash; a longer script counts, too.
         output.script_pubkey.len() >= 38 && output.script_pubkey.as_bytes().starts_with(&COMMITMENT_PREFIX)
     })
 }
@@ -267,6 +268,7 @@ fn commit_to_witnesses(block: &mut Block) {
     let commitment = Block::compute_witness_commitment(&root, &reserved);
     let output = &mut block.txdata[0].output[position];
     let mut script = output.script_pubkey.to_bytes();
+    // Behind the prefix; what follows the hash, if anything does, stays.
     script[6..38].copy_from_slice(commitment.as_byte_array());
     output.script_pubkey = ScriptBuf::from_bytes(script);
 }

@@ -50,6 +50,7 @@ pub fn generate(
         tip = block.hash;
         summary.height = height;
         summary.blocks += 1;
+        // The coinbase is in no group.
         summary.transactions += 1 + plan.order.len() as u64;
         summary.inputs += plan.inputs;
         summary.outputs += block.coinbase_outputs

@@ -64,6 +64,7 @@ impl CoinPool {
 
     /// Makes the coinbases spendable that are mature at `height`.
     pub(crate) fn mature(&mut self, height: u32) {
+        // Coinbases come in the order of their heights, so the first is the first to be mature.
         while let Some(coin) = self.immature.front()
             && coin.height() + COINBASE_MATURITY <= height
         {

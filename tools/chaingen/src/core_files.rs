@@ -314,12 +314,15 @@ fn compressed_output(coin: &CoreCoin, into: &mut Vec<u8>) {
             into.push(1);
             into.extend(hash);
         }
+        // The first byte of a compressed key is the number of its form, too.
         [33, key @ .., 0xac] if key.len() == 33 && (key[0] == 2 || key[0] == 3) => into.extend(key),
         [65, key @ .., 0xac] if key.len() == 65 && key[0] == 4 && PublicKey::from_slice(key).is_ok() => {
+            // Form 4 or 5, by the lowest bit of y.
             into.push(4 | key[64] & 1);
             into.extend(&key[1..33]);
         }
         script => {
+            // Numbers below 6 name the special forms.
             varint(script.len() as u64 + 6, into);
             into.extend(script);
         }

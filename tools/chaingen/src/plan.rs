@@ -88,6 +88,7 @@ impl Planner {
                 target,
                 budget,
                 inputs: 0,
+                // That of the coinbase.
                 created: 1,
                 fruitless: 0,
             };
@@ -118,6 +119,7 @@ impl Planner {
                 txid: coinbase,
                 value,
                 vout,
+                // The lowest bit marks a coinbase.
                 height_code: height_code + 1,
                 address,
             });

@@ -17,6 +17,7 @@ impl Rng {
 
     /// 0 to `end` - 1; 0 when `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
+        // The upper half of the product is below `end`, without a division.
         ((u128::from(self.0.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
@@ -45,6 +46,7 @@ impl Rng {
             }
             draw -= weight;
         }
+        // Not reached: a draw is below the sum of the weights.
         choices[0].0
     }
 

@@ -61,6 +61,7 @@ impl Schedule {
             Profile::Utxo => (330, 90, 2),
         };
         let final_coins = match spec.coins {
+            // Without a wish of the spec, the set grows with the inputs.
             0 => working_coins + spec.inputs / inputs_per_final_coin,
             given => given,
         };
@@ -108,6 +109,7 @@ impl Schedule {
         let path = self.path(spending_block);
         let growth = match path.saturating_sub(live) {
             _ if blocks_left == 1 && !self.final_coins_given => 0,
+            // A large block makes no more coins than are missing.
             missing => missing * percent.min(100) / 100,
         };
         Some(Target {
@@ -123,6 +125,7 @@ impl Schedule {
     fn path(&self, spending_block: u64) -> u64 {
         let ramp = (self.spending_blocks / RAMP_ONE_IN).max(1);
         let ramped = self.working_coins * spending_block.min(ramp) / ramp;
+        // In the last fifth it goes from 0 up to the number of spending blocks.
         let late = (5 * spending_block).saturating_sub(4 * self.spending_blocks);
         match self.final_coins.checked_sub(self.working_coins) {
             Some(more) => ramped + more * spending_block / self.spending_blocks,

@@ -99,6 +99,7 @@ impl Planner {
             let pick = if self.rng.one_in(3) {
                 self.rng.index(open.len())
             } else {
+                // One is open always: each member has an output that pays an address.
                 open.len() - 1
             };
             let Some(&(member, vout)) = open.get(pick) else { break };
@@ -110,6 +111,7 @@ impl Planner {
             if !tx_plan.add_input(source, (address, output.value, block.height), &mut self.rng) {
                 break;
             }
+            // It never becomes a coin that a later block could choose.
             output.spent_in_block = true;
             if self.rng.one_in(4) {
                 self.add_coins(&mut tx_plan, 1);
@@ -155,6 +157,7 @@ impl Planner {
         if self.rng.one_in(6) {
             self.add_coins(&mut tx_plan, 1);
         }
+        // No more than the value suffices for, at the smallest amount each.
         let size = size.min(tx_plan.value() / OUTPUT_MIN).max(1);
         let made = (0..size)
             .take_while(|_| tx_plan.add_output(Address::random(self.profile, &mut self.rng)))

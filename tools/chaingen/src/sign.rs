@@ -71,6 +71,7 @@ impl Signer<'_> {
             Kind::P2wshTrue => (none(), vec![open_script(address.number).into_bytes()]),
         };
         let script_sig = pushed.into_iter().fold(Builder::new(), |script, element| {
+            // An empty element is pushed as OP_0.
             script.push_slice(PushBytesBuf::try_from(element).expect("elements are short"))
         });
         (script_sig.into_script(), Witness::from_slice(&witness))
@@ -101,6 +102,7 @@ impl Signer<'_> {
                 sighash.expect(IN_RANGE).to_byte_array()
             }
             Kind::P2shMultisig => legacy(multisig).expect(IN_RANGE).to_byte_array(),
+            // These kinds sign the locking script itself.
             _ => legacy(&spent.script_pubkey).expect(IN_RANGE).to_byte_array(),
         };
         let secret = &self.wallet.key(address, further).secret;
@@ -132,6 +134,7 @@ impl Signer<'_> {
             let sighash = self
                 .cache
                 .taproot_script_spend_signature_hash(index, &prevouts, leaf, sighash_type);
+            // The leaf has the key as it is; the tweak is for the path without a script.
             (sighash, &key.keypair)
         };
         let message = Message::from_digest(sighash.expect(IN_RANGE).to_byte_array());

@@ -260,6 +260,7 @@ fn share(outputs: &mut [PlannedOutput], value: u64, split: Split, rng: &mut Rng)
             Split::Uneven => (left / 16, left - left / 16),
         };
         output.value = rounded(rng.range(least, most), rng);
+        // The last output gets what all roundings left.
         left -= output.value;
     }
     last.value = left;

@@ -110,6 +110,7 @@ fn check_own(path: &Path) -> Result<(), GenerateError> {
     }
     for name in &names {
         let is_file = fs::symlink_metadata(path.join(name)).map_err(failed(path))?.is_file();
+        // A link is no file here: it could lead to somebody's data.
         if !is_file || name != OWNER && !is_of_chain(name) {
             return Err(foreign());
         }

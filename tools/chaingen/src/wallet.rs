@@ -48,6 +48,7 @@ impl Wallet {
             Profile::Mixed => make_keys(&secp, seed),
             Profile::Utxo => (Vec::new(), Vec::new()),
         };
+        // That is the last kind.
         let mut scripts = vec![Vec::new(); Kind::P2wshTrue as usize + 1];
         for &(kind, _) in Kind::of(profile) {
             scripts[kind as usize] = (0..ADDRESSES_PER_KIND)
@@ -79,6 +80,7 @@ impl Wallet {
 /// The script whose hash is in the P2SH and P2WSH addresses that need no signature.
 pub(crate) fn open_script(number: u16) -> ScriptBuf {
     Builder::new()
+        // The number makes the script of each address another one.
         .push_slice(number.to_le_bytes())
         .push_opcode(OP_DROP)
         .push_opcode(OP_PUSHNUM_1)

@@ -43,6 +43,7 @@ pub(crate) fn sign_groups(wallet: &Wallet, groups: &[Group], threads: usize) -> 
         }
     };
     thread::scope(|scope| {
+        // One less: this thread works, too.
         for _ in 1..threads {
             scope.spawn(work);
         }

@@ -85,6 +85,7 @@ impl JournalDisk {
         let mut guard = disk.state();
         let state = &mut *guard;
         if cut == Cut::Kill {
+            // They stay pending, so a later power cut may still lose them.
             state.steps = steps[..count].iter().map(|step| step.moved(from, to)).collect();
         } else {
             for (file, (path, bytes)) in files.into_iter().enumerate() {
@@ -154,6 +155,7 @@ impl JournalDisk {
 impl Disk for JournalDisk {
     fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>> {
         let begun_at = self.begin()?;
+        // Asked first, since opening the file makes it.
         let existed = path.exists();
         let file = SystemDisk.open(path, how)?;
         let mut state = self.state();
@@ -248,6 +250,7 @@ impl DiskFile for JournalFile {
             offset,
             bytes: written.to_vec(),
         };
+        // Of a write nobody asks when it began.
         let begun_at = *begun.as_ref().unwrap_or(&usize::MAX);
         self.disk.done(begun_at, call);
         begun.map(|_| ())
@@ -255,6 +258,7 @@ impl DiskFile for JournalFile {
 
     fn sync_data(&self) -> io::Result<()> {
         let begun_at = self.disk.begin()?;
+        // The journal alone says what is durable, so the real file is not synced.
         self.disk.done(begun_at, Call::Sync { file: self.number });
         Ok(())
     }
@@ -358,6 +362,7 @@ impl Written {
                 let content = self.contents.entry(*file).or_default();
                 let (before, after): (Vec<_>, Vec<_>) = std::mem::take(&mut content.pending)
                     .into_iter()
+                    // A sync covers the writes that had returned when it began.
                     .partition(|(number, _)| *number < step.begun_at);
                 before.iter().for_each(|(_, call)| apply(&mut content.durable, call));
                 content.pending = after;
@@ -372,6 +377,7 @@ impl Written {
     fn sync_directory(&mut self, path: &Path, begun_at: usize) {
         let inside = |call: &Call| match call {
             Call::Make { path: created, .. } => created.parent() == Some(path),
+            // Both folders of a rename are the same, or the new one counts.
             Call::Rename { to, .. } => to.parent() == Some(path),
             Call::Remove { path: removed } => removed.parent() == Some(path),
             _ => false,
@@ -401,6 +407,7 @@ impl Written {
     fn cut(mut self, cut: Cut) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut dice = match cut {
             Cut::Torn(seed) => Rng(seed),
+            // Nothing is drawn.
             Cut::Kill | Cut::Power => Rng(0),
         };
         let kept_names = match cut {
@@ -451,6 +458,7 @@ fn torn(call: &Call, dice: &mut Rng) -> Call {
     let sectors = bytes.len().div_ceil(SECTOR);
     let (from, to) = (dice.below(sectors + 1), dice.below(sectors + 1));
     let (from, to) = (from.min(to) * SECTOR, (from.max(to) * SECTOR).min(bytes.len()));
+    // The end was cut to the length, the beginning may be one sector behind it.
     let from = from.min(to);
     Call::Write {
         file: *file,

@@ -101,6 +101,7 @@ impl Scale {
         let y_step = step(y_most);
         Self {
             x_first: Some(x_min).filter(|&min| min > 0.0 && x_max >= min * LOGARITHMIC_FROM),
+            // It is divided by.
             x_max: if x_max > 0.0 { x_max } else { 1.0 },
             y_step,
             y_max: ((y_most / y_step).ceil() * y_step).max(y_step),
@@ -203,6 +204,7 @@ fn draw_axes(svg: &mut String, axes: Axes, scale: &Scale, mut x_values: Vec<f64>
     let mut free_from = f64::MIN;
     for value in x_values {
         let x = scale.x(value);
+        // A number too close to the last label gets none.
         if x >= free_from {
             free_from = x + TICK_DISTANCE_MIN;
             label(svg, "class=\"middle\"", x, BOTTOM + 20.0, &tick(value));

@@ -48,6 +48,7 @@ pub fn push_script(seed: u64, script: &mut Vec<u8>) {
         hundredth = hundredth.saturating_sub(share);
         is_here
     });
+    // The shares are a hundred together, so one is always chosen.
     let (_, before, length, after) = chosen.unwrap_or(&SCRIPTS[0]);
     script.extend_from_slice(before);
     let start = script.len();

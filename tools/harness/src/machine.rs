@@ -18,6 +18,7 @@ impl Machine {
     pub fn this() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         Self {
+            // On ARM the file names no model.
             cpu: cpu_name(&read("/proc/cpuinfo")).unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: memory_bytes(&read("/proc/meminfo")),

@@ -50,6 +50,7 @@ impl Finished {
 
     fn sample(&mut self, process: u32) {
         let status = read(process, "status");
+        // The system counts in KiB.
         let mib = |name| 1024.0 * number_in(&status, name) as f64 / MIB;
         self.anonymous_mib = self.anonymous_mib.max(mib("RssAnon"));
         self.file_mib = self.file_mib.max(mib("RssFile"));
@@ -117,6 +118,7 @@ fn watch(child: &mut Child) -> Finished {
             // A text that cannot be read is no result, which is an error later on.
             if let Some(mut out) = out.map(BufReader::new) {
                 let _ = out.read_line(&mut text);
+                // The first line is there: sampling ends.
                 drop(sender);
                 let _ = out.read_to_string(&mut text);
             }
@@ -143,6 +145,7 @@ fn watch(child: &mut Child) -> Finished {
 pub fn part<T: DeserializeOwned>(command: &mut Command, name: &str) -> Result<(Run, T), Failure> {
     let finished = finish(command, name)?;
     let run: Run = finished.json(0)?;
+    // A process that ends before the first sample has no figure.
     let memory = Some(finished.anonymous_mib).filter(|&mib| mib > 0.0);
     Ok((run.with("anonymous_mib", memory), finished.json(1)?))
 }

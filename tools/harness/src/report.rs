@@ -45,6 +45,7 @@ impl Claim {
     /// The claim and whether it holds, in words.
     pub(crate) fn words(&self) -> String {
         let verdict = if self.met { "met" } else { "NOT MET" };
+        // Four digits after the point say enough.
         let value = (self.value * 1e4).round() / 1e4;
         format!("{}: {value} (wanted {}): {verdict}", self.name, self.wanted)
     }

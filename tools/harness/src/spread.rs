@@ -20,6 +20,7 @@ impl Spread {
         let middle = |index: usize| sorted[index];
         let count = sorted.len();
         Some(Self {
+            // Of an odd number both are the same one.
             median: f64::midpoint(middle((count - 1) / 2), middle(count / 2)),
             min,
             max,

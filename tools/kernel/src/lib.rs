@@ -88,7 +88,9 @@ impl Spent {
 fn with_outputs(outputs: &[SpentOutput<'_>]) -> Vec<u8> {
     const INPUT: [u8; 41] = [0; 41];
     let scripts: usize = outputs.iter().map(|output| output.script_pubkey.len()).sum();
+    // An output has 8 bytes of its amount, and hardly ever more than 3 of a length.
     let mut bytes = Vec::with_capacity(64 + scripts + outputs.len() * 11);
+    // Version 1, and one input.
     bytes.extend([1, 0, 0, 0, 1]);
     bytes.extend(INPUT);
     write_compact_size(outputs.len() as u64, &mut bytes);
@@ -97,6 +99,7 @@ fn with_outputs(outputs: &[SpentOutput<'_>]) -> Vec<u8> {
         write_compact_size(output.script_pubkey.len() as u64, &mut bytes);
         bytes.extend(output.script_pubkey);
     }
+    // The lock time.
     bytes.extend([0; 4]);
     bytes
 }

@@ -50,6 +50,7 @@ impl Waiting {
     /// The product of all coins.
     fn finish(&self, fingerprinter: &Fingerprinter) -> Element {
         let product = self.products.as_ref().map_or(Element::ONE, Products::product);
+        // These are fewer than the lanes, so they are multiplied one by one.
         (0..self.count).fold(product, |product, lane| {
             let [first, second, third, fourth] = self.coins.get(lane);
             let sum = fingerprinter.begin(&[first, second]);

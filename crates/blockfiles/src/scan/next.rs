@@ -65,6 +65,7 @@ impl Scanner<'_> {
             return Ok(None);
         }
         let mut at = from;
+        // Bytes that were searched before are not searched again.
         if !(self.without_belief.start..=self.without_belief.end).contains(&from) {
             self.without_belief = from..size;
             while let Some(found) = self.window.find_magic(self.magic, at)? {

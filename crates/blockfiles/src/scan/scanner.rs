@@ -65,6 +65,7 @@ fn has_own_witnesses(block: &Block<&[u8]>) -> bool {
         return true;
     };
     let witness = coinbase.input(0).witness();
+    // A witness of another form cannot be compared, and the rules refuse such a block.
     let reserved = witness.last().filter(|_| witness.len() == 1);
     reserved.is_none_or(|reserved| sha256d(&[&block.witness_merkle_root()[..], reserved].concat()) == commitment)
 }

@@ -107,6 +107,7 @@ impl UndoFile {
         let start = at + RECORD_HEAD;
         let head = window.get(at, RECORD_HEAD as usize)?;
         let Some(&length) = head.get(4..).and_then(<[u8]>::first_chunk) else {
+            // The file ends inside the head.
             return Ok(true);
         };
         let end = start + u64::from(u32::from_le_bytes(length)) + RECORD_TAIL as u64;

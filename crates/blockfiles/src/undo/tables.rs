@@ -109,6 +109,7 @@ impl UndoTables {
         let mut covered = 0;
         let mut at = 0;
         while let Some(found) = window.find_magic(magic, at)? {
+            // The next magic may lie inside this record.
             at = found + 1;
             let head = window.get(found, RECORD_HEAD as usize + COMPACT_SIZE_MAX + RECORD_TAIL)?;
             let Some((&length, rest)) = head.get(4..).and_then(<[u8]>::split_first_chunk) else {
@@ -199,6 +200,7 @@ fn nearest(middle: usize, count: usize, index: u64) -> Option<usize> {
     let index = usize::try_from(index).ok().filter(|&index| index < count)?;
     let paired = middle.min(count - middle);
     Some(match index {
+        // Above and below the middle in turn, as long as both sides have some.
         _ if index < 2 * paired && index % 2 == 0 => middle + index / 2,
         _ if index < 2 * paired => middle - 1 - index / 2,
         _ if middle < count - middle => middle + (index - paired),

@@ -73,6 +73,7 @@ impl ChainBlocks {
         if findings.end == ImportEnd::Stopped {
             return Ok(None);
         }
+        // Which of two equal chains came first depends on which copies are good.
         chain.resolve_ties(stop);
         let (index, files) = chain.into_parts();
         let best = index.best_header();
@@ -191,6 +192,7 @@ impl ChainBlocks {
 
     fn problem(&self, height: u32, files: &mut FileFacts) -> Option<String> {
         let copies = self.copies(height);
+        // The network's first block is known without a file.
         if height == 0 && copies.is_empty() {
             return None;
         }
@@ -214,6 +216,7 @@ impl ChainBlocks {
                     format!("{path} has become shorter")
                 }
                 Ok(_) if needs_undo_beside && !*has_undo => format!("{path}: {NO_UNDO_FILE}"),
+                // One copy that can be read is enough.
                 Ok(_) => return None,
             };
             problem.get_or_insert(wrong);

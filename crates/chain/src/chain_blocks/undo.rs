@@ -81,6 +81,7 @@ impl ChainBlocks {
             match self.read_next(height, &mut search) {
                 Err(error) if self.is_not_there_yet(height, last - height, &error) => {}
                 Ok(_) if height == last || self.is_rest_known(height + 1..=last, height, &search) => return height,
+                // Whatever is wrong here is said when the block is read.
                 _ => return last,
             }
         }

@@ -29,6 +29,7 @@ impl CandidateTips {
 
     /// Inserts a block of the kind. None of its children is of that kind yet.
     pub(super) fn insert(&mut self, rank: Rank, parent: Option<Rank>) {
+        // The block may have been of the kind before, and have had children.
         *self.children_of(rank.2.0) = 0;
         self.tips.insert(rank);
         if let Some(parent) = parent {
@@ -63,6 +64,7 @@ impl CandidateTips {
     /// Whether several blocks have the most work.
     pub(super) fn is_tied(&self) -> bool {
         let mut best = self.tips.iter().rev().map(|rank| rank.0);
+        // With one tip alone the second is none.
         best.next() == best.next()
     }
 

@@ -54,6 +54,7 @@ impl HeaderIndex {
             if !entry.linked {
                 entry.arrival = arrival;
             }
+            // Everything has come by now, so no arrival is too late.
             self.link_from(id, u64::MAX);
             return;
         };
@@ -127,6 +128,7 @@ impl HeaderIndex {
                 received.push((entry.arrival, id));
             }
         }
+        // By arrival: no two copies have the same number.
         received.sort_unstable();
         for (arrival, id) in received {
             self.link_from(id, arrival);
@@ -194,6 +196,7 @@ impl HeaderIndex {
                 self.sequence += 1;
                 self.link(id, self.sequence);
             } else {
+                // Only a block of an earlier run has kept its number.
                 self.link(id, number);
             }
             let mut children: Vec<_> = self.children(id).collect();
@@ -217,6 +220,7 @@ impl HeaderIndex {
             let entry = self.entry_mut(id);
             entry.linked = false;
             entry.failed |= failed;
+            // A block of an earlier run keeps its rank for when it is linked again.
             if entry.sequence != CONNECTED_BEFORE {
                 entry.sequence = NOT_LINKED;
             }
@@ -233,6 +237,7 @@ impl HeaderIndex {
         if was_linked {
             self.candidates.reinstate_parent(self.rank(parent));
         }
+        // A block that had failed was counted out by then.
         if failed && !was_failed {
             self.headers.reinstate_parent(self.rank(parent));
         }
@@ -277,6 +282,7 @@ impl HeaderIndex {
     /// The first further copy of a block, which is no further one from now on.
     fn take_copy(&mut self, id: BlockId) -> Option<FurtherCopy> {
         let copies = self.copies.get_mut(&id)?;
+        // A list is removed with its last copy, so this one is not empty.
         let first = copies.remove(0);
         if copies.is_empty() {
             self.copies.remove(&id);

@@ -97,6 +97,7 @@ impl SignatureRanges {
     pub fn cut(&mut self, height: u32) {
         self.0.retain(|range| range.first < height);
         if let Some(range) = self.0.last_mut() {
+            // The range begins below `height`, which is above 0 then.
             range.last = range.last.min(height - 1);
         }
     }

@@ -222,6 +222,7 @@ impl Wholeness {
                 None => self.reasons.push(reason),
             }
         }
+        // The sort is stable: the other reasons stay in their order.
         self.reasons
             .sort_by_key(|reason| !matches!(reason, NotWhole::Rejected { .. }));
     }

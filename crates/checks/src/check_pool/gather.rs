@@ -76,6 +76,7 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
                 verifier: Arc::clone(verifier),
                 record,
                 together,
+                // One for each worker, and one for the caller.
                 slots: (0..=thread_pool.workers()).map(|_| CachePadded::new(slot())).collect(),
                 emptying: Mutex::new(()),
                 chunks: CheckQueue::new(thread_pool, priority),
@@ -94,6 +95,7 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
         let own = thread_number() % self.slots.len();
         let (before, from_own) = self.slots.split_at(own);
         let free = from_own.iter().chain(before).find_map(|slot| self.try_open(slot));
+        // All slots are locked, so this thread waits for its own.
         free.unwrap_or_else(|| self.open(&self.slots[own]))
     }
 
@@ -157,6 +159,7 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
                 return None;
             }
             let mut recorder = self.try_open(slot)?;
+            // Asked again under the lock: another thread may have verified them.
             (recorder.batch.signatures() >= VERIFIED_MIN).then(|| self.verify_for_all(&mut recorder.batch))
         })
     }
@@ -171,7 +174,9 @@ impl<V: ScriptVerifier + 'static> Gather<V> {
             all.append(&mut self.open(slot).batch);
         }
         let signatures = all.signatures();
+        // One for each thread at most, this one included.
         let chunks = (signatures / VERIFIED_MIN).clamp(1, self.slots.len());
+        // One chunk is left for this thread.
         let others = (chunks > 1)
             .then(|| self.deal_out(&mut all, chunks - 1, signatures.div_ceil(chunks)))
             .flatten();

@@ -54,6 +54,7 @@ impl DataArguments {
 
 /// The chain that two arguments name, if they name one. A challenge implies a signet.
 pub(crate) fn chain_of(network: Option<Network>, challenge: Option<&HexBytes>) -> Result<Option<ChainId>, Failure> {
+    // Only signets have challenges.
     let Some(network) = network.or(challenge.map(|_| Network::Signet)) else {
         return Ok(None);
     };

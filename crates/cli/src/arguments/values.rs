@@ -115,6 +115,7 @@ pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
 
 pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<u16>() {
+        // A port alone is open to this machine alone.
         Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
         Err(_) => match text.to_socket_addrs().map(|mut found| found.next()) {
             Ok(Some(address)) => Ok(address),

@@ -186,6 +186,7 @@ fn say(report: &Report, as_json: bool, start: Instant) -> Result<u8, Failure> {
     if let Some(problem) = &report.not_noted {
         say_not_noted(problem);
     }
+    // JSON has a field for them.
     if !as_json {
         say_findings(&report.findings);
     }

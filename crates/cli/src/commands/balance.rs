@@ -110,6 +110,7 @@ pub(crate) fn run(arguments: &BalanceArguments) -> Result<u8, Failure> {
             coinbase: coin.is_coinbase,
             height: coin.height,
             blockhash: blocks.hash(coin.height)?.to_string(),
+            // A coin of the tip's own block has one.
             confirmations: (tip.height + 1).saturating_sub(coin.height),
         })
     });

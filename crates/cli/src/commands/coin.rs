@@ -79,6 +79,7 @@ impl Answers {
         let mut input = BufReader::new(io::stdin().lock());
         let mut number = 0u64;
         loop {
+            // The next line may be long in coming: what is answered goes out before.
             if input.buffer().is_empty() {
                 self.out.flush()?;
             }
@@ -95,6 +96,7 @@ impl Answers {
                 continue;
             }
             let outpoint = text.trim().parse().or_else(|error: NoOutPoint| {
+                // The answers to the lines before are not lost.
                 self.out.flush()?;
                 let why = format!("{error}");
                 let why = shape(&why);

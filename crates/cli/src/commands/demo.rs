@@ -39,6 +39,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<u8, Failure> {
             keep.clone()
         }
         None => {
+            // It is removed when the demo ends.
             temporary = tempfile::tempdir()?;
             temporary.path().to_owned()
         }
@@ -78,6 +79,7 @@ fn demo_in(directory: &Path) -> Result<u8, Failure> {
         signatures: Signatures::Lanes,
         ..Options::default()
     };
+    // Making the chain took time of this process, too.
     let cpu_before = output::cpu_seconds();
     let mut engine = Engine::builder(&data)
         .chain_id(chain_id)

@@ -24,6 +24,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let mut meter = EngineMeter::new();
     let mut findings = doctor::examine(&arguments.data, &stop, &mut meter)?;
     drop(meter);
+    // The note of an audit, of which the data directory's own examination knows nothing.
     if let Noted::Damaged(problem) = Noted::read(&arguments.data) {
         let detail = format!("{problem}; remove it, or audit again");
         findings.add(Mark::FILE, Health::Damaged, detail);

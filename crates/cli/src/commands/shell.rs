@@ -124,6 +124,7 @@ fn write_examples<'r>(command: &Command, above: &str, section: &'r mut Roff) -> 
 fn write_commands(command: &Command, page: &mut Vec<u8>) -> Result<(), Failure> {
     for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
         write_commands(below, page)?;
+        // It does nothing by itself.
         if below.is_subcommand_required_set() {
             continue;
         }

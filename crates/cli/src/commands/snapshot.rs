@@ -30,6 +30,7 @@ fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
     let set = open_set(&arguments.set, &stop, &mut meter)?;
+    // Standard output has the snapshot, so the figures go to standard error.
     if is_standard(&arguments.file) {
         let mut out = BufWriter::with_capacity(1 << 20, output::stdout());
         let stats = snapshot::dump_to(&set, &mut out, &arguments.file, &stop, &mut meter)?;

@@ -49,6 +49,7 @@ fn read_lines() -> Result<Receiver<io::Result<Line>>, Failure> {
     std::thread::Builder::new().name("read".to_owned()).spawn(move || {
         let mut input = io::stdin().lock();
         while let Some(line) = read_line(&mut input, LINE_MAX).transpose() {
+            // The command takes no more lines.
             if sender.send(line).is_err() {
                 break;
             }

@@ -132,6 +132,7 @@ impl Reader<'_> {
             ("multi" | "sortedmulti", Top | ScriptHash | Witness) | ("multi_a", Taproot) => {
                 self.multi(name, inner, context)
             }
+            // Its key must be compressed, as any in a witness.
             ("wpkh", Top | ScriptHash) => self.one_key(name, inner, Witness),
             ("sh", Top) => self.within(name, |reader| reader.script(inner, ScriptHash)),
             ("wsh", Top | ScriptHash) => self.within(name, |reader| reader.script(inner, Witness)),
@@ -198,6 +199,7 @@ impl Reader<'_> {
 
     /// Any expression of miniscript.
     fn miniscript(&mut self, text: &str, context: Context) -> Result<(), String> {
+        // All wrappers of miniscript.
         let is_wrapper = |character| "asctdvjnlu".contains(character);
         let text = match text.split_once(':') {
             Some((wrappers, rest)) if !wrappers.is_empty() && wrappers.chars().all(is_wrapper) => {
@@ -265,6 +267,7 @@ impl Reader<'_> {
         if inner.len() != 2 * bytes || !inner.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(format!("{name}() takes {bytes} bytes in hex"));
         }
+        // Core prints hex in small letters.
         let lower = inner.to_ascii_lowercase();
         self.within(name, |reader| {
             reader.push(&lower);

@@ -128,6 +128,7 @@ impl KeyReader<'_> {
             None => ("", whole),
             Some(rest) => rest.split_once(']').ok_or("the origin of a key has no end")?,
         };
+        // There are brackets, if only with nothing between them.
         if text.len() < whole.len() {
             check_origin(origin)?;
         }
@@ -317,6 +318,7 @@ fn read_paths(steps: &[&str]) -> Result<(Vec<Vec<ChildNumber>>, Wildcard), Strin
             paths.iter_mut().for_each(|path| path.push(step));
             continue;
         };
+        // A step before this one had several already.
         let [path] = &paths[..] else {
             return Err("a key has several paths at one step at most".to_owned());
         };

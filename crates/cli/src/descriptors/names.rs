@@ -45,6 +45,7 @@ impl<'a> KeyNames<'a> {
 
     pub(super) fn text(mut self, descriptor: &Descriptor<DefiniteDescriptorKey>) -> String {
         match descriptor.translate_pk(&mut self) {
+            // Without a checksum, which is added at the end.
             Ok(named) => format!("{named:#}"),
             // The names are texts, to which no rule of keys applies.
             Err(_) => descriptor.to_string(),

@@ -90,6 +90,7 @@ struct ParquetWriter {
 
 /// Begins a file.
 fn open<R: Columns>(target: Target) -> Result<(ColumnEncoder<R>, ParquetWriter), Failure> {
+    // The columns of no rows have the names and the types of all.
     let (fields, _) = fields_and_values(R::columns(&[]).map_err(ParquetError::from)?);
     let schema = Arc::new(Schema::new(fields));
     let mut properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));

@@ -133,6 +133,7 @@ impl TransactionRow {
     pub(crate) fn new(block: &BlockFacts, position: u32, spending: &SpendingTransaction<'_>) -> Self {
         let transaction = &spending.transaction;
         let (base, total) = (transaction.base_size() as u64, transaction.total_size() as u64);
+        // BIP 141: what is no witness counts four times.
         let weight = base * 3 + total;
         let network = block.network;
         Self {
@@ -183,5 +184,6 @@ pub(crate) fn memory_of_row(spending: &SpendingTransaction<'_>) -> usize {
     });
     let outputs = spending.transaction.outputs();
     let outputs = outputs.map(|output| size_of::<OutputRow>() + 2 * output.script_pubkey().len());
+    // A row has four hashes in hex.
     size_of::<TransactionRow>() + 8 * size_of::<Txid>() + inputs.sum::<usize>() + outputs.sum::<usize>()
 }

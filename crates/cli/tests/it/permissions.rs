@@ -52,6 +52,60 @@ fn is_for_all(scratch: &Scratch) -> bool {
     runs
 }
 
+/// Each command that takes a data directory, with one that may not be entered.
+fn check_data(data: &Path, open: &Path) {
+    let set = [("--data", data)];
+    let outpoint = format!("{}:0", "ab".repeat(32));
+    check(&mut with(&["stats"], &set), data);
+    check(&mut with(&["coin", &outpoint], &set), data);
+    check(&mut with(&["balance", "raw:51"], &set), data);
+    check(
+        &mut with(&["export", "coins", "--format", "csv", "--out", "-"], &set),
+        data,
+    );
+    check(
+        &mut with(&["export", "blocks", "--format", "jsonl", "--out", "-"], &set),
+        data,
+    );
+    check(&mut with(&["snapshot", "dump", "-"], &set), data);
+    check(&mut with(&["doctor"], &set), data);
+    check(&mut with(&["audit"], &set), data);
+    check(&mut with(&["submit"], &set), data);
+    check(&mut with(&["submit", "--network", "regtest"], &set), data);
+    let into = [("--data", data), ("--blocks", open)];
+    check(&mut with(&["connect"], &into), data);
+    check(&mut with(&["connect", "--network", "regtest"], &into), data);
+}
+
+/// Each command that takes block files, with files that may not be read. What it would make lies in
+/// the folder `open`, as does the snapshot.
+fn check_blocks(blocks: &Path, open: &Path, snapshot: &Path) {
+    let files = [("--blocks", blocks)];
+    let data = [("--data", &*open.join("new")), ("--blocks", blocks)];
+    check(&mut with(&["connect", "--network", "regtest"], &data), blocks);
+    check(&mut with(&["verify", "--network", "regtest"], &files), blocks);
+    let export = [
+        "export",
+        "blocks",
+        "--network",
+        "regtest",
+        "--format",
+        "jsonl",
+        "--out",
+        "-",
+    ];
+    check(&mut with(&export, &files), blocks);
+    let audit = [
+        "audit",
+        "--network",
+        "regtest",
+        "--snapshot",
+        snapshot.to_str().unwrap(),
+    ];
+    check(&mut with(&audit, &files), blocks);
+    assert!(!open.join("new").exists());
+}
+
 /// A folder that the user may not enter has all that the commands ask for, and a data directory
 /// that may not be entered lies in an open one.
 #[test]
@@ -89,53 +143,10 @@ fn a_folder_that_may_not_be_entered_is_not_called_missing() {
         set_mode(folder, 0o000);
     }
     for data in [&closed.join("data"), &inner, &closed.join("nothing")] {
-        let set = [("--data", &**data)];
-        let outpoint = format!("{}:0", "ab".repeat(32));
-        check(&mut with(&["stats"], &set), data);
-        check(&mut with(&["coin", &outpoint], &set), data);
-        check(&mut with(&["balance", "raw:51"], &set), data);
-        check(
-            &mut with(&["export", "coins", "--format", "csv", "--out", "-"], &set),
-            data,
-        );
-        check(
-            &mut with(&["export", "blocks", "--format", "jsonl", "--out", "-"], &set),
-            data,
-        );
-        check(&mut with(&["snapshot", "dump", "-"], &set), data);
-        check(&mut with(&["doctor"], &set), data);
-        check(&mut with(&["audit"], &set), data);
-        check(&mut with(&["submit"], &set), data);
-        check(&mut with(&["submit", "--network", "regtest"], &set), data);
-        let into = [("--data", &**data), ("--blocks", &*open)];
-        check(&mut with(&["connect"], &into), data);
-        check(&mut with(&["connect", "--network", "regtest"], &into), data);
+        check_data(data, &open);
     }
     for blocks in [&closed.join("blocks"), &closed, &closed.join("blocks/blk00000.dat")] {
-        let files = [("--blocks", &**blocks)];
-        let data = [("--data", &*open.join("new")), ("--blocks", blocks)];
-        check(&mut with(&["connect", "--network", "regtest"], &data), blocks);
-        check(&mut with(&["verify", "--network", "regtest"], &files), blocks);
-        let export = [
-            "export",
-            "blocks",
-            "--network",
-            "regtest",
-            "--format",
-            "jsonl",
-            "--out",
-            "-",
-        ];
-        check(&mut with(&export, &files), blocks);
-        let audit = [
-            "audit",
-            "--network",
-            "regtest",
-            "--snapshot",
-            readable.to_str().unwrap(),
-        ];
-        check(&mut with(&audit, &files), blocks);
-        assert!(!open.join("new").exists());
+        check_blocks(blocks, &open, &readable);
     }
     check(
         &mut with(

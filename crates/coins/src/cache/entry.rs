@@ -102,6 +102,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
                 Some((_, None)) => (Update::Keep, Some(None)),
                 Some((flags, coin)) => (Update::SetFlags(flags.with(USED)), Some(coin)),
             });
+        // If the store is asked, `read_missed` takes the hit back.
         log.counters.hits += 1;
         if let Some(known) = live {
             return Ok(known);
@@ -340,6 +341,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
                     _ => flags,
                 };
                 let was_dirty = isize::from(flags.has(DIRTY));
+                // The marker, which was dirty, goes. A fresh coin has left none.
                 log.dirty += if flags.has(FRESH) { was_dirty } else { was_dirty - 1 };
                 self.access.update(at, |_| (Update::Put(flags, Some(coin)), ()));
             }
@@ -348,6 +350,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
                 log.dirty -= 1;
                 self.access.update(at, |_| (Update::Remove, ()));
             }
+            // It never was an entry.
             SpentFrom::Elsewhere => {}
         }
     }
@@ -375,8 +378,10 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
 /// The flags of a dirty entry that replaces one with these flags: they say the same of the store.
 fn dirty_after(before: EntryFlags) -> EntryFlags {
     if before.has(DIRTY) {
+        // The new coin was not asked for.
         before.without(USED)
     } else {
+        // An entry that is not dirty is the store's own coin.
         DIRTY.with(STORED)
     }
 }

@@ -180,6 +180,7 @@ impl Drop for Flush {
     /// No thread of a cache outlives the cache.
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
+            // Nobody is left to hear how the flush ended.
             let _ = thread.join();
         }
     }
@@ -260,6 +261,7 @@ impl FlushJob {
                     }
                     budget -= bytes;
                 }
+                // The store has the coin, and nobody has asked for it since.
                 Some(EntryFlags::NONE)
             });
         }
@@ -307,11 +309,13 @@ impl Ranks {
         for (is_used, ranks) in [(true, &self.used), (false, &self.unused)] {
             for (height, &bytes) in ranks.iter().enumerate().rev() {
                 if bytes > budget {
+                    // This rank has room for some of its entries only.
                     return ((is_used, height), budget);
                 }
                 budget -= bytes;
             }
         }
+        // All have room.
         ((false, 0), budget)
     }
 }

@@ -93,6 +93,7 @@ impl EntryLog {
 impl CoinsCache {
     /// Counts what a log says.
     pub(super) fn count(&mut self, log: &EntryLog) {
+        // The logs of shards come in any order, so a sum on the way may be below zero.
         self.dirty = self.dirty.wrapping_add_signed(log.dirty);
         self.counters.hits += log.counters.hits;
         self.counters.misses += log.counters.misses;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 /// Opens the file at `path`. A new file's name is durable when the call returns.
 pub(super) fn open(disk: &dyn Disk, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+    // Asked first, since opening the file makes it.
     let exists = path.exists();
     let file = disk.open(path, Open::Keep)?;
     if !exists {

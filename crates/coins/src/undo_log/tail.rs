@@ -133,6 +133,7 @@ impl Tail {
     /// Copies a record to the end of the buffer, if there is room.
     #[inline]
     pub(super) fn append(&mut self, record: &[u8]) -> Option<UndoPosition> {
+        // The buffer never grows beyond that, so the difference is not negative.
         if record.len() > BUFFER_BYTES - self.buffer.len() {
             return None;
         }

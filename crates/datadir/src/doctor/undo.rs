@@ -18,6 +18,7 @@ fn active_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>) -> 
     let Some(tip) = tip else { return Some(Vec::new()) };
     let first = directory.snapshot().map_or(1, |mark| mark.height + 1);
     let mut next = index.find(&tip.hash);
+    // Without its header the chain is unknown, which is not an empty chain.
     next?;
     let mut chain = Vec::new();
     while let Some(id) = next.filter(|&id| index.entry(id).height >= first) {
@@ -70,6 +71,7 @@ pub(super) fn examine(
     let mut problems = Problems::default();
     let mut highest = 0;
     for (number, &id) in chain.iter().enumerate() {
+        // Damage that was found is said, even if not all was read.
         if stop.load(Ordering::Relaxed) && problems.is_empty() {
             let detail = format!("stopped after the undo data of {number} of {} blocks", chain.len());
             return findings.add(PART, Health::NotExamined, detail);

@@ -183,6 +183,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             return Err(LoadSnapshotError::SetExists { path: path.to_owned() });
         }
         let magic = self.chain.index().params().magic();
+        // The head of the snapshot is read before the import, so that a wrong file is refused at
+        // once.
         let reader = SnapshotReader::new(input, magic).map_err(|error| read_error(path, error))?;
         let imported = self.chain.import(sources, self.pipeline.stop(), observer)?;
         if imported.end == ImportEnd::Stopped {
@@ -265,6 +267,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             }
         }
         data.sync_log()?;
+        // The pipeline holds the engine's own store, which is replaced below.
         drop(pipeline);
         let mut directory = data.into_directory();
         directory.set_snapshot(Some(SnapshotMark {

@@ -37,7 +37,9 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            // Core's default for `-dbcache`.
             cache_bytes_max: 450 << 20,
+            // A kill costs a minute of work at most.
             flush_interval: Duration::from_secs(60),
             assume_valid: None,
             signatures: Signatures::default(),

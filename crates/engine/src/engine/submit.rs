@@ -132,6 +132,7 @@ fn validate_and_connect<V: ScriptVerifier + 'static>(
         return Ok(Submission::new(hash, Verdict::Duplicate));
     }
     if let Err(reject) = pipeline.loader().validate(&LoadRequest::new(index, id), &block) {
+        // Another copy of a mutated block may be good, so the header keeps its status.
         if reject.kind != RejectKind::Mutated {
             run.chain.reject(id, reject.kind);
         }

@@ -3,7 +3,7 @@ use crate::report::connect_report::Halt;
 use crate::report::stages::Stage;
 use crate::{Engine, Options};
 use bitcoin::hashes::Hash;
-use blockmill_block::{BlockHash, Network, OutPoint, Txid};
+use blockmill_block::{BlockHash, Coin, Network, OutPoint, Txid};
 use blockmill_chaingen::builder::BlockBuilder;
 use blockmill_coins::{CoinStore, MemoryStore};
 use blockmill_datadir::DataDir;
@@ -11,7 +11,7 @@ use blockmill_datadir::past::Past;
 use blockmill_kernel::KernelVerifier;
 use blockmill_pool::Helpers;
 use blockmill_rules::Params;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -127,10 +127,7 @@ fn a_repeated_coinbase_is_refused_with_shards_in_use() {
 fn take_back_repeated_coinbase(windows: Option<WindowSizes>) {
     let repetition = Repetition::new();
     let Repetition {
-        home,
-        blocks: [first, _],
-        outpoint,
-        params,
+        home, outpoint, params, ..
     } = &repetition;
     for flushed_between in [false, true] {
         let data = home.path().join(format!("data-{flushed_between}"));
@@ -197,18 +194,23 @@ fn take_back_repeated_coinbase(windows: Option<WindowSizes>) {
         let now = store.get(outpoint).unwrap();
         assert_eq!(now.as_ref().unwrap().height, 2);
 
-        // Looking back the older coin is there, too.
-        let directory = DataDir::open_to_read(&data).unwrap();
-        let tip = store.tip().unwrap().unwrap();
-        let mut params = params.clone();
-        for (overwritten, then) in [(&[(1, hash(first))][..], Some(1)), (&[], None)] {
-            params.bip30_overwritten = Box::leak(overwritten.into());
-            let blocks = directory.blocks_with(&tip, params.clone()).unwrap();
-            for (height, expected) in [(2, Some(2)), (1, then), (0, None)] {
-                let past = Past::of(&blocks, height, &Helpers::default(), &AtomicBool::new(false), &mut ()).unwrap();
-                let coin = past.coin(outpoint, now.clone());
-                assert_eq!(coin.map(|coin| coin.height), expected);
-            }
+        look_back(&repetition, &data, &store, now.as_ref());
+    }
+}
+
+/// Looking back the older coin is there, too. `now` is the coin at the tip.
+fn look_back(repetition: &Repetition, data: &Path, store: &MemoryStore, now: Option<&Coin>) {
+    let directory = DataDir::open_to_read(data).unwrap();
+    let tip = store.tip().unwrap().unwrap();
+    let mut params = repetition.params.clone();
+    let first = hash(&repetition.blocks[0]);
+    for (overwritten, then) in [(&[(1, first)][..], Some(1)), (&[], None)] {
+        params.bip30_overwritten = Box::leak(overwritten.into());
+        let blocks = directory.blocks_with(&tip, params.clone()).unwrap();
+        for (height, expected) in [(2, Some(2)), (1, then), (0, None)] {
+            let past = Past::of(&blocks, height, &Helpers::default(), &AtomicBool::new(false), &mut ()).unwrap();
+            let coin = past.coin(&repetition.outpoint, now.cloned());
+            assert_eq!(coin.map(|coin| coin.height), expected);
         }
     }
 }

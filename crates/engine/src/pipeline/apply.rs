@@ -29,12 +29,14 @@ pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
     let params = run.chain.index().params();
     let height = run.chain.index().entry(id).height;
     let flags = block_script_flags(params, height, &block.hash());
+    // Only BIP 30's two exceptions replace coins, and undo data does not have those.
     let replaced = if params.bip30_exceptions.contains(&(height, block.hash())) {
         resolve::replaced_coins(&sound.outline, &mut pipeline.cache)?
     } else {
         Vec::new()
     };
-    let undo = Arc::new(apply(pipeline, run, id, &sound, flags, absent_at)?);
+    let undo = Arc::new(resolve_timed(pipeline, run, id, &sound, flags, absent_at)?);
+    // The outline and the facts are of no more use. Without them more blocks fit into memory.
     drop(sound);
     let signatures = way_to_check(pipeline, run, id, height);
     let checks = signatures.map(|way| pipeline.checks.begin(&block, &undo, flags, height, way.lanes));
@@ -43,8 +45,9 @@ pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
     Ok(())
 }
 
-/// Changes the cache. If the block breaks a rule, the cache is as it was.
-fn apply<V: ScriptVerifier + 'static>(
+/// Resolves the block, and counts the time of two stages. If the block breaks a rule, the cache is
+/// as it was.
+fn resolve_timed<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
     id: BlockId,
@@ -59,6 +62,7 @@ fn apply<V: ScriptVerifier + 'static>(
     // The chain of the block: the active one, and the blocks in flight.
     let ancestor = |height: usize| match height.checked_sub(chain.height() as usize + 1) {
         None => chain.active_at(height),
+        // Number 0 is the block after the tip.
         Some(above) => pipeline.in_flight.id(above),
     };
     let median_time_past = |height: u32| ancestor(height as usize).map_or(0, |id| index.entry(id).median_time_past);
@@ -68,14 +72,16 @@ fn apply<V: ScriptVerifier + 'static>(
         flags,
         overwriting: chain.overwriting(id),
         median_times: Some(MedianTimes {
+            // Genesis is never connected, so there is a block below.
             parent: median_time_past(height - 1),
             at_height: &median_time_past,
         }),
         legacy_sigops: &sound.facts.legacy_sigops,
     };
-    let outcome = resolve::apply(&sound.block, &sound.outline, &context, absent_at, &mut pipeline.cache);
+    let outcome = resolve::resolve_block(&sound.block, &sound.outline, &context, absent_at, &mut pipeline.cache);
     let fetching = pipeline.cache.store_time() - fetched_before;
     let telemetry = &mut *run.reporter.telemetry;
+    // Reads of the store count as fetch, so the stage begins later by their time.
     telemetry.stage_done(Stage::Resolve, height, start + fetching);
     telemetry.add_stage(Stage::Fetch, fetching, Duration::ZERO);
     outcome

@@ -4,8 +4,8 @@
 //! (`window`), or one by one by the connecting thread (`apply`). All threads check scripts, while
 //! the next blocks are resolved. There are two tips.
 //! The active tip is fully verified. Above it are the blocks *in flight*: applied to the cache,
-//! scripts still running. A block is accepted when its checks have passed and all blocks below it
-//! are accepted. If a check fails, or if the run stops, the blocks in flight are disconnected with
+//! scripts still running. A block is committed when its checks have passed and all blocks below it
+//! are committed. If a check fails, or if the run stops, the blocks in flight are disconnected with
 //! their undo data, the highest one first.
 //!
 //! A flush freezes the cache when no block is in flight, so it only ever writes what is fully
@@ -20,7 +20,7 @@ use crate::pipeline::state::{Pipeline, ROUNDS_IN_FLIGHT_MAX, Run};
 use crate::pipeline::window::{next_blocks, put_window_in_flight, request_ahead};
 use crate::report::connect_report::Halt;
 use crate::report::stages::Stage;
-use crate::report::telemetry::{Accepted, Branch};
+use crate::report::telemetry::{Branch, Committed};
 use blockmill_blockfiles::Position;
 use blockmill_chain::index::BlockId;
 use blockmill_chain::report::observer::BlockChange;
@@ -39,7 +39,7 @@ const HELP_CHECKS: u32 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum BranchEnd {
-    /// All blocks are accepted.
+    /// All blocks are committed.
     Finished,
     /// The run is to stop here.
     Halted(Halt),
@@ -102,7 +102,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             }
             self.pipeline.finish_flush_if_done(self.run)?;
             if self.pipeline.in_flight.is_first_done() {
-                match self.accept_first()? {
+                match self.commit_first()? {
                     Break(end) => return Ok(end),
                     Continue(()) => continue,
                 }
@@ -128,7 +128,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             // Only deferred checks remain. They wait for more signatures while blocks can come.
             if may_resolve {
                 idle = !self.pipeline.verify_some(self.run.reporter.telemetry);
-            } else if let Break(end) = self.accept_first()? {
+            } else if let Break(end) = self.commit_first()? {
                 return Ok(end);
             }
         }
@@ -148,6 +148,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             return false;
         }
         let room = pipeline.in_flight.len() < pipeline.concurrency.in_flight_max
+            // There must be slots in the check queue for the smallest window.
             && pipeline.in_flight.rounds() + pipeline.windows.blocks_min <= ROUNDS_IN_FLIGHT_MAX
             && pipeline.in_flight_memory() < pipeline.plan.in_flight_bytes;
         // With nothing in flight the next block comes, however large.
@@ -168,6 +169,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         let Err(blocks) = put_window_in_flight(self.pipeline, self.run, blocks) else {
             return Ok(Some(Continue(())));
         };
+        // The window was taken back whole. The serial code says what is wrong with which block.
         self.one_by_one.extend(blocks);
         let first = self.one_by_one.pop_front();
         first.map(|block| self.resolve(block)).transpose()
@@ -191,37 +193,38 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             },
             Content::Rejected(reject, position) => (reject, position),
             Content::Unreadable(unreadable) => {
-                if let Break(end) = self.accept_all()? {
+                if let Break(end) = self.commit_all()? {
                     return Ok(Break(end));
                 }
+                // All blocks below are committed now, so another branch is chosen from their tip.
                 self.run.reporter.unreadable(unreadable);
                 self.run.chain.forget_content(id);
                 return Ok(Break(BranchEnd::Reselect));
             }
         };
         // A block below may be rejected too, and then the report names that one.
-        if let Break(end) = self.accept_all()? {
+        if let Break(end) = self.commit_all()? {
             return Ok(Break(end));
         }
         Ok(self.reject(id, reject, position))
     }
 
-    /// Waits for the checks of all blocks in flight and accepts them.
-    fn accept_all(&mut self) -> Result<Step, ConnectError> {
+    /// Waits for the checks of all blocks in flight and commits them.
+    fn commit_all(&mut self) -> Result<Step, ConnectError> {
         while !self.pipeline.in_flight.is_empty() {
             if let Some(halt) = self.pipeline.must_halt(self.run.chain) {
                 return Ok(Break(BranchEnd::Halted(halt)));
             }
-            if let Break(end) = self.accept_first()? {
+            if let Break(end) = self.commit_first()? {
                 return Ok(Break(end));
             }
         }
         Ok(Continue(()))
     }
 
-    /// Waits for the checks of the first block in flight and accepts it. If a check has failed, the
+    /// Waits for the checks of the first block in flight and commits it. If a check has failed, the
     /// block and all above it are disconnected.
-    fn accept_first(&mut self) -> Result<Step, ConnectError> {
+    fn commit_first(&mut self) -> Result<Step, ConnectError> {
         let Some(first) = self.pipeline.in_flight.first_mut() else {
             return Ok(Continue(()));
         };
@@ -230,12 +233,14 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             let telemetry = &mut *self.run.reporter.telemetry;
             telemetry.add_stage(Stage::Check, result.busy, result.wait);
             if let Some(CheckFailure { input, error }) = result.failure {
+                // The verifier itself failed, which says nothing about the block.
                 if error != VerifyError::Invalid {
                     return Err(ConnectError::Verifier {
                         hash: block.hash(),
                         detail: error.to_string(),
                     });
                 }
+                // The blocks above are built on this one.
                 self.pipeline.disconnect_in_flight()?;
                 let (transaction, input) = block.locate_input(input);
                 let reject = SCRIPT_FAILED.in_transaction(transaction).at_input(input);
@@ -243,7 +248,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
                 return Ok(self.reject(id, reject, position));
             }
         }
-        self.accept()?;
+        self.commit()?;
         // A flush freezes the whole cache, so all of it must be verified.
         if self.pipeline.in_flight.is_empty() {
             self.pipeline.flush_if_due(self.run)?;
@@ -256,7 +261,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
     }
 
     /// Keeps the undo data of the first block in flight and moves the tip to it.
-    fn accept(&mut self) -> Result<(), ConnectError> {
+    fn commit(&mut self) -> Result<(), ConnectError> {
         let start = Instant::now();
         let (pipeline, run) = (&mut *self.pipeline, &mut *self.run);
         let Some(first) = pipeline.in_flight.first_mut() else {
@@ -269,7 +274,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         };
         run.chain.connect(first.id, undo);
         pipeline.flusher.note_tip_moved();
-        let accepted = Accepted {
+        let committed = Committed {
             height: run.chain.height(),
             transactions: first.block.transaction_count(),
             inputs: first.undo.coins().len(),
@@ -277,15 +282,15 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             signatures: first.signatures,
         };
         run.reporter.observer.connected(&BlockChange {
-            height: accepted.height,
+            height: committed.height,
             block: &first.block,
             undo: &first.undo,
         });
         pipeline.in_flight.pop_first();
         let (counts, cache) = (pipeline.checks.signature_counts(), pipeline.cache_state());
         let telemetry = &mut *run.reporter.telemetry;
-        telemetry.accepted(&accepted, counts, &cache);
-        telemetry.stage_done(Stage::Commit, accepted.height, start);
+        telemetry.committed(&committed, counts, &cache);
+        telemetry.stage_done(Stage::Commit, committed.height, start);
         Ok(())
     }
 

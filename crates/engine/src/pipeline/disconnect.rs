@@ -41,8 +41,10 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
     if !undo.fits(&block) {
         return Err(missing("its undo data is another block's".to_owned()));
     }
+    // All errors up to here leave the cache as it was.
     let disconnected = pipeline.change_coins(|cache| resolve::disconnect(&block, &sound.outline, &undo, cache))?;
     let overwritten = run.chain.index().params().bip30_overwritten;
+    // As in Core, the blocks whose coinbase a later block has overwritten may lack outputs.
     if !disconnected && !overwritten.contains(&(entry.height, entry.hash)) {
         pipeline.flusher_mut().note_broken();
         return Err(missing("the UTXO set does not have its outputs".to_owned()));

@@ -66,6 +66,7 @@ impl From<FlushError> for ConnectError {
     fn from(error: FlushError) -> Self {
         match error {
             FlushError::Store(error) => Self::Store(error),
+            // Before a flush the undo log is synced, so its own error is what the caller needs.
             FlushError::Before(error) => match error.downcast::<UndoLogError>() {
                 Ok(error) => (*error).into(),
                 Err(other) => Self::Flush(FlushError::Before(other)),

@@ -73,6 +73,7 @@ impl Fetching {
             upcoming: Arc::clone(upcoming),
             view: cache.view(),
         };
+        // Only BIP 30 asks whether an output is there already.
         let outputs = (overwriting == Overwriting::Forbidden).then(|| BlockOutputs(Arc::clone(outline)));
         Fetches {
             inputs: Some(self.fetcher.begin(inputs)),
@@ -89,6 +90,7 @@ impl Fetching {
         cache: &mut CoinsCache,
         telemetry: &mut Telemetry,
     ) -> Option<FlushEpoch> {
+        // Nothing was fetched for this block: resolve reads its coins itself.
         let inputs = fetches.inputs?;
         let start = Instant::now();
         let found = inputs.finish().coins;

@@ -88,6 +88,7 @@ impl Flusher {
 
     /// Whether a flush is to be begun or waited for, while no block is in flight.
     pub(crate) fn is_due(&self, cache: &CoinsCache) -> bool {
+        // A full cache waits for the flush under way, since no other can begin beside it.
         (self.wants_to_begin(cache) && !cache.is_flushing()) || cache.is_full()
     }
 
@@ -133,6 +134,7 @@ impl Flusher {
             }
         }
         let waited = start.elapsed();
+        // Less than that is the cost of looking, and no pause.
         if waited >= LOOK_EVERY {
             telemetry.flush_paused(waited);
         }
@@ -214,6 +216,7 @@ impl Flusher {
         self.prepare(data)?;
         if self.tip_moved {
             let sync = data.sync_job();
+            // `wait` sets it again if the flush fails.
             self.tip_moved = false;
             self.pace.tip = Some(tip);
             self.wait(cache, telemetry, |cache| {
@@ -257,6 +260,7 @@ impl FlushPace {
     }
 
     fn end(&mut self, changes: u64, time: Duration) {
+        // A flush of no changes says nothing about the pace.
         if changes > 0 {
             self.seconds_per_change = time.as_secs_f64() / changes as f64;
         }
@@ -267,6 +271,7 @@ impl FlushPace {
     fn is_behind(&self, bytes: usize, limit: usize) -> bool {
         let used = bytes.saturating_sub(self.bytes) as f64;
         let room = limit.saturating_sub(self.bytes) as f64;
+        // This is `used / room > elapsed / expected`, and divides by no zero.
         used * self.expected > room * self.begun.elapsed().as_secs_f64()
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks in flight: resolved, and not accepted yet.
+//! Blocks in flight: resolved, and not committed yet.
 
 use crate::pipeline::outline::Outline;
 use crate::pipeline::resolve;
@@ -20,7 +20,7 @@ pub(crate) struct InFlight<V: ScriptVerifier + 'static> {
     /// The undo data as a record of the undo log, if it is made already.
     pub(crate) record: Option<Vec<u8>>,
     /// Coins that it has replaced: one of the two blocks that repeat an older coinbase. Once it is
-    /// accepted they are gone for good.
+    /// committed they are gone for good.
     pub(crate) replaced: Vec<(HashedOutPoint, Coin)>,
     /// How its signatures are verified. None if its scripts need not run.
     pub(crate) signatures: Option<SignatureWay>,
@@ -143,6 +143,7 @@ impl<V: ScriptVerifier + 'static> InFlightBlocks<V> {
 
     /// Ends the rounds of the lowest blocks, up to the first whose checks still run.
     pub(crate) fn end_rounds(&mut self) {
+        // `all` stops at the first block whose checks still run.
         let _ = self.0.iter_mut().all(InFlight::end_round_if_done);
     }
 

@@ -33,6 +33,7 @@ pub(crate) struct LoadRequest {
 impl LoadRequest {
     pub(crate) fn new(index: &HeaderIndex, id: BlockId) -> Self {
         let entry = index.entry(id);
+        // Genesis has no parent, and no rule asks for the time of its parent.
         let parent = entry.parent.map_or(entry, |parent| index.entry(parent));
         Self {
             id,
@@ -174,6 +175,7 @@ impl<V: ScriptVerifier> BlockLoader<V> {
                     request.positions.drain(..number);
                     return content;
                 }
+                // The header commits to what breaks the rule, so every good copy breaks it, too.
                 Content::Rejected(reject, _) if reject.kind != RejectKind::Mutated => return content,
                 // Another copy may be better.
                 Content::Rejected(..) | Content::Unreadable(_) => first_problem = first_problem.or(Some(content)),
@@ -246,6 +248,7 @@ impl<V: ScriptVerifier> BlockLoader<V> {
     /// Validates a block by all rules that need no coins.
     pub(crate) fn validate(&self, request: &LoadRequest, block: &Block) -> Result<BlockFacts, Reject> {
         let facts = self.validate_alone(block)?;
+        // Rules of the context need a parent.
         if request.height > 0 {
             let context = BlockContext {
                 params: &self.params,

@@ -138,6 +138,7 @@ impl Outline {
                     };
                     *next += 1;
                 }
+                // The coinbase's inputs have numbers, too, though they spend nothing.
                 input += 1;
             }
             let txid = transaction.txid();
@@ -194,6 +195,7 @@ impl Outline {
             count += transaction.output_count();
         }
         for spend in &self.spends.events {
+            // Before an input stand the outputs of all earlier transactions.
             let number = spend.input as usize + outputs_before[spend.transaction as usize];
             hashes[number] = spend.at.hash();
         }

@@ -199,6 +199,7 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
         let expected = &mut self.requested[self.loaded.len()];
         let memory = block.memory();
         if let Content::Sound(sound) = &block.content {
+            // A sound block has a header, so its length is not 0.
             let per_byte = memory.div_ceil(sound.block.bytes().len());
             self.memory_per_byte = self.memory_per_byte.max(per_byte);
         }
@@ -227,6 +228,7 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
         match done.map(Done::take) {
             Ok(LoadJob::Loaded(block)) => block,
             Ok(LoadJob::Requested(_) | LoadJob::Loading) => unreachable!("a job that is done was handled"),
+            // A bug of our own goes on in the thread that waits for the block.
             Err(panicked) => panic!("loading a block: {}", panicked.panic),
         }
     }

@@ -26,7 +26,7 @@ pub enum ResolveError {
 ///
 /// # Errors
 /// [`ResolveError`]; a rule that is broken is the first one in Core's order.
-pub fn apply<B: AsRef<[u8]>>(
+pub fn resolve_block<B: AsRef<[u8]>>(
     block: &Block<B>,
     outline: &Outline,
     context: &ConnectContext<'_>,
@@ -80,6 +80,7 @@ impl BlockCoins for CacheCoins<'_, '_> {
 
     /// No output that can never be spent is in the cache, or in the store.
     fn contains(&mut self, _: usize, transaction: &Transaction<'_>) -> Result<bool, StoreError> {
+        // The hashes of a transaction's inputs stand before those of its outputs.
         let start = self.looked + transaction.input_count();
         self.looked = start + transaction.output_count();
         let hashes = &self.events.hashes[start..self.looked];
@@ -149,6 +150,7 @@ impl CacheCoins<'_, '_> {
             }
             let first = match index {
                 0 => 0,
+                // The coinbase spends nothing, so its inputs do not count.
                 _ => block.input_range(index).start - block.input_range(0).end,
             };
             let spent: Vec<_> = hashed.inputs().collect();
@@ -288,6 +290,7 @@ pub fn disconnect<B: AsRef<[u8]>>(
         for (index, hashed) in last_first(block, block.transaction_count(), &hashes) {
             is_clean &= remove_outputs(&hashed, session, log)?;
             if index > 0 {
+                // Undo data begins with transaction 1, since the coinbase spends nothing.
                 for (at, coin) in hashed.inputs().zip(undo.transaction(index - 1).iter()) {
                     session.add(&at, coin, Overwrite::Possible, log);
                 }
@@ -309,6 +312,7 @@ fn remove_outputs(
         let is_as_created = |spent: CoinRef<'_>| (spent.value, spent.script_pubkey) == (coin.value, coin.script_pubkey);
         let number = log.spent().len();
         session.spend(&at, log)?;
+        // A coin that is missing adds nothing to the log.
         is_clean &= log.spent().get(number).is_some_and(is_as_created);
     }
     Ok(is_clean)

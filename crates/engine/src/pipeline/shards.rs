@@ -144,6 +144,7 @@ pub fn resolve_window(
         blocks_begun: AtomicUsize::new(0),
         done,
     };
+    // This thread works, too, so one helper fewer is wanted.
     let helpers = dealing.pool.workers().min(dealing.jobs.max(window.len()) - 1);
     dealing.pool.scope(|scope| {
         for _ in 0..helpers {
@@ -160,6 +161,7 @@ pub fn resolve_window(
     } = work;
     let mut outcomes: Vec<ShardOutcome> = outcomes.into_iter().filter_map(OnceLock::into_inner).collect();
     let valid: Option<Vec<ValidBlock>> = valid.into_iter().map(OnceLock::into_inner).collect();
+    // One block that is not valid is enough: a window is taken back whole.
     if valid.is_none() {
         for outcome in &mut outcomes {
             outcome.take_back(&shards, window);
@@ -239,6 +241,8 @@ impl WindowWork<'_> {
 
     fn validate_blocks(&self, outcomes: &[&ShardOutcome]) {
         loop {
+            // Relaxed: the number alone counts. The load of `shards_left` has made all outcomes
+            // visible.
             let number = self.blocks_begun.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = self.valid.get(number) else {
                 return;
@@ -268,6 +272,7 @@ impl Room {
     }
 
     fn is_full(&self) -> bool {
+        // Relaxed: shards add to it before they end, and `shards_left` orders that.
         self.used.load(Ordering::Relaxed) > self.bytes_max
     }
 }

@@ -194,6 +194,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
 
     /// Whether a run is to end where the tip is.
     pub(crate) fn must_halt(&self, chain: &ChainState) -> Option<Halt> {
+        // Relaxed: the flag orders nothing, and a late look costs one more block.
         if self.limits.stop.load(Ordering::Relaxed) {
             return Some(Halt::Stopped);
         }
@@ -271,6 +272,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
             }
             .min(self.concurrency.in_flight_max.saturating_sub(self.in_flight.len()))
             .min(ROUNDS_IN_FLIGHT_MAX.saturating_sub(self.in_flight.rounds()))
+            // The block at the last height is connected, too.
             .min(height_max.saturating_sub(next_height).saturating_add(1))
             .max(1),
             events_wanted: self.plan.window_events,
@@ -334,6 +336,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         if self.in_flight.is_empty() {
             return Ok(());
         }
+        // Taken out, since `change_coins` borrows the whole pipeline.
         let mut in_flight = std::mem::take(&mut self.in_flight);
         self.change_coins(|cache| in_flight.disconnect_all(cache))?;
         // A deferred script keeps its block in memory until it is decided.

@@ -30,6 +30,7 @@ impl UpcomingTxids {
     /// The word of a transaction, and what identifies it there, in the bits above the height.
     fn word(&self, txid: &Txid) -> (&AtomicU64, u64) {
         let first = txid.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        // The upper bits choose the word, and the lower 40 stand in it.
         let word = &self.0[(first >> (64 - WORD_BITS)) as usize];
         (word, first << HEIGHT_BITS)
     }

@@ -24,6 +24,7 @@ pub(crate) fn request_ahead<V: ScriptVerifier + 'static>(
     prefetcher: &mut Prefetcher<V>,
     chain: &ChainState,
 ) {
+    // With 1 a block is loaded only when it is needed.
     if pipeline.concurrency.loaded_max > 1 {
         prefetcher.request_more(|id| LoadRequest::new(chain.index(), id));
     }
@@ -40,6 +41,7 @@ pub(crate) fn next_blocks<V: ScriptVerifier + 'static>(
     help_checks: u32,
 ) -> Vec<PrefetchedBlock> {
     let chain = &*run.chain;
+    // All blocks that were handed out are in flight by now, and their memory counts there.
     prefetcher.resolved();
     prefetcher.request_more(|id| LoadRequest::new(chain.index(), id));
     let next_height = chain.height() as usize + 1 + pipeline.in_flight.len();
@@ -48,6 +50,7 @@ pub(crate) fn next_blocks<V: ScriptVerifier + 'static>(
     request_ahead(pipeline, prefetcher, chain);
     for block in &blocks {
         if let Some(position) = block.position() {
+            // Of several copies the loader may have taken a later one.
             run.chain.found_at(block.request.id, position);
         }
     }
@@ -88,6 +91,7 @@ pub(crate) fn put_window_in_flight<V: ScriptVerifier + 'static>(
             run.reporter.telemetry.replayed();
             return Err(blocks);
         }
+        // This is no replay: nothing looked wrong.
         WindowOutcome::TooLarge => return Err(blocks),
     };
     run.reporter.telemetry.resolved_in_shards(blocks.len());
@@ -156,6 +160,7 @@ fn resolve<V: ScriptVerifier + 'static>(
     let first = blocks.first().map_or(0, |block| block.request.height);
     let done = |number: Option<usize>, start: Instant, end: Instant| {
         let height = number.map_or(first, |number| blocks[number].request.height);
+        // Relaxed: the sum is read when all jobs have ended.
         busy_ns.fetch_add((end - start).as_nanos() as u64, Ordering::Relaxed);
         trace.add(Stage::Resolve, height, start, end);
     };

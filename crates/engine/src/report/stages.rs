@@ -63,6 +63,7 @@ pub struct Stages([StageTime; Stage::ALL.len()]);
 impl Stages {
     /// Time of a stage.
     pub fn get(&self, stage: Stage) -> StageTime {
+        // `ALL` has the stages in the order of the variants.
         self.0[stage as usize]
     }
 

@@ -98,6 +98,7 @@ pub static FIGURES: [Figure; 32] = [
 impl Figure {
     /// What it is in these totals.
     pub fn value(&self, totals: &Totals) -> Value {
+        // A copy, since `cell` lends its figure for writing.
         let mut totals = *totals;
         match (self.cell)(&mut totals) {
             FigureCell::Count(count) => Value::Count(*count),

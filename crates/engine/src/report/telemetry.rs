@@ -65,9 +65,9 @@ impl Default for Branch {
     }
 }
 
-/// A block that was accepted, in figures.
+/// A block that was committed, in figures.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Accepted {
+pub(crate) struct Committed {
     pub(crate) height: u32,
     pub(crate) transactions: usize,
     /// The coinbase's input is not counted.
@@ -119,6 +119,7 @@ impl Telemetry {
     pub(crate) fn end_run(&mut self, before: &Totals, cache: CacheCounters) -> RunFigures {
         self.totals.cache = cache;
         let totals = self.totals.since(before);
+        // The run has begun all maxima anew. The totals keep the larger ones.
         self.totals.raise_maxima(before);
         RunFigures {
             totals,
@@ -151,6 +152,7 @@ impl Telemetry {
     /// what all reads so far came to, and how many coins the cache has taken.
     pub(crate) fn fetched(&mut self, height: u32, start: Instant, waited: Duration, reads: Statistics, taken: u64) {
         let fetch = &mut self.totals.fetch;
+        // `reads` counts all reads so far, those for later blocks included.
         let busy = reads.time - fetch.reads.time;
         *fetch = FetchTotals {
             reads,
@@ -169,8 +171,8 @@ impl Telemetry {
         queues.memory_max = queues.memory_max.max(memory);
     }
 
-    /// Notes that a block was accepted.
-    pub(crate) fn accepted(&mut self, block: &Accepted, counts: SignatureCounts, cache: &CacheState) {
+    /// Notes that a block was committed.
+    pub(crate) fn committed(&mut self, block: &Committed, counts: SignatureCounts, cache: &CacheState) {
         self.totals.blocks += 1;
         self.totals.transactions += block.transactions as u64;
         self.totals.inputs += block.inputs as u64;
@@ -331,7 +333,7 @@ impl Reporter<'_> {
         self.observer.event(event);
     }
 
-    /// Reports how far the branch is, after a block of `bytes` bytes was accepted.
+    /// Reports how far the branch is, after a block of `bytes` bytes was committed.
     pub(crate) fn progress(&mut self, height: u32, tip_time: u32, bytes: u64, cache: &CacheState) {
         let branch = &mut self.telemetry.branch;
         branch.bytes_remaining = branch.bytes_remaining.saturating_sub(bytes);

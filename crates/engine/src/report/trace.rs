@@ -21,6 +21,7 @@ const JOINED_MAX: Duration = Duration::from_millis(1);
 type Spans = Arc<Mutex<Vec<Span>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The lists are whole at any moment, so a panic elsewhere does not matter.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -32,7 +33,7 @@ thread_local! {
 #[derive(Debug, Default)]
 struct Lanes(Mutex<Vec<(String, Spans)>>);
 
-/// Called on a thread that has read, decoded, resolved or accepted a block, or has inserted coins
+/// Called on a thread that has read, decoded, resolved or committed a block, or has inserted coins
 /// that were fetched for it, before the thread goes on. With a trace, checks and reads of the store
 /// call it too. For tests that delay threads.
 #[derive(Clone)]
@@ -91,6 +92,7 @@ impl Trace {
             return;
         };
         LANE.with_borrow_mut(|lane| {
+            // The thread may have served another engine, with a trace of its own.
             if !lane.as_ref().is_some_and(|(own, ..)| Arc::ptr_eq(own, lanes)) {
                 *lane = Some(lanes.enter());
             }
@@ -122,6 +124,7 @@ impl Trace {
             return;
         };
         for (name, spans) in &*lock(&lanes.0) {
+            // Taken out first: no thread waits for the observer to add a span.
             let spans = std::mem::take(&mut *lock(spans));
             spans.iter().for_each(|span| each(name, span));
         }

@@ -58,6 +58,7 @@ impl Label {
             segment: short()?,
             page: short()?,
         };
+        // A tail may be the page after the last one.
         (tail.page <= SEGMENT_PAGES_MAX).then_some(())?;
         let (trailer, height) = (short()?, short()?);
         let tip = Tip {

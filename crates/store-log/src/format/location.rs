@@ -33,6 +33,7 @@ impl Location {
     pub fn of_mask(slot: usize, page: u32, mut mask: u64) -> impl Iterator<Item = Self> {
         std::iter::from_fn(move || {
             let record = (mask != 0).then(|| mask.trailing_zeros())?;
+            // Clears the lowest bit that is set.
             mask &= mask - 1;
             Some(Self::new(slot, page, record))
         })

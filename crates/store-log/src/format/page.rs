@@ -205,6 +205,7 @@ pub fn record<'a>(page: &'a Page, head: &PageHead, number: usize) -> Option<&'a 
     } else {
         head.used
     };
+    // A start after its end comes from a damaged page, and `get` refuses it.
     page.get(start(number)..end)
 }
 
@@ -308,6 +309,7 @@ impl CoinPages {
 
     /// Adds a record. Records should come in the order of their keys.
     pub fn push(&mut self, record: &[u8]) -> RecordSlot {
+        // Two bytes are for its start.
         if record.len() + 2 > BODY_BYTES {
             return self.push_long(record);
         }
@@ -378,6 +380,7 @@ pub fn range_of(page: &Page, head: &PageHead) -> KeyRange {
     match head.kind {
         PageKind::Removals => KeyRange::REMOVALS,
         PageKind::Coins => (0..head.records)
+            // A damaged page may have a record that is too short for a prefix.
             .filter_map(|number| record(page, head, number).filter(|record| record.len() > 2))
             .fold(None, |range: Option<KeyRange>, record| {
                 Some(range.map_or_else(|| KeyRange::of(record), |range| range.with(record)))
@@ -406,6 +409,7 @@ pub fn begun(page: &Page) -> Option<(PageKind, usize, usize)> {
 /// A bit for each record of a page that was just written.
 pub fn all_live(kind: PageKind, records: usize) -> u64 {
     match kind {
+        // Without records the shift would be by 64 bits, which is not defined.
         PageKind::Coins | PageKind::Long if records > 0 => u64::MAX >> (RECORDS_MAX - records),
         _ => 0,
     }

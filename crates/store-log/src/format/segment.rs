@@ -119,6 +119,7 @@ pub fn segment_path(directory: &Path, number: u32) -> PathBuf {
 pub fn segment_number(name: &str) -> Option<u32> {
     let digits = name.strip_prefix("segment-")?;
     let number: u32 = digits.parse().ok()?;
+    // A number has one name only: without a sign, and with no zeros too many.
     (format!("{number:08}") == digits && number > 0).then_some(number)
 }
 

@@ -39,6 +39,7 @@ impl SegmentLedger {
         self.masks.push(mask);
         self.ranges.push(range);
         self.live += u64::from(mask.count_ones());
+        // A checkpoint's masks lack the dead records: `set_written` corrects that.
         self.written.records += u64::from(mask.count_ones());
         self.written.bytes += bytes as u64;
     }

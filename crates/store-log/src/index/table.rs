@@ -133,6 +133,7 @@ impl IndexShard {
 
     /// Adds a word. Returns false, with nothing changed, if it is there already.
     pub fn insert(&mut self, tag: u32, location: Location) -> bool {
+        // An empty table has no homes, and grows here.
         if (self.homes - self.used) * FREE_SHARE <= self.homes {
             self.grow(self.homes + (self.homes / FREE_SHARE).max(HOMES_MIN));
         }
@@ -255,6 +256,7 @@ impl IndexShard {
 
     /// A shard of those words whose locations are wanted. None if the words are not sorted.
     pub fn from_words(words: &[u64], wanted: impl Fn(Location) -> bool) -> Option<Self> {
+        // A gap is larger than every word, so it could only be the last.
         if !words.is_sorted_by(|one, other| one < other) || words.last() == Some(&GAP) {
             return None;
         }

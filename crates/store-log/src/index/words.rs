@@ -89,6 +89,7 @@ impl Words {
         while let Some(piece) = self.pieces.get(number) {
             let (lines, rest) = piece.get(offset..).unwrap_or_default().as_chunks::<LINE_WORDS>();
             for line in lines {
+                // One bit for each word of the line, the first word in the lowest bit.
                 let not_below = line
                     .iter()
                     .rev()
@@ -149,6 +150,7 @@ impl Words {
     pub(crate) fn move_up(&mut self, range: std::ops::Range<usize>) {
         let (piece, start) = (range.start / PIECE, range.start % PIECE);
         let end = start + range.len();
+        // The word after the range lies in the same piece.
         if end < PIECE {
             self.pieces[piece].copy_within(start..end, start + 1);
             return;
@@ -164,6 +166,7 @@ impl Words {
     pub(crate) fn move_down(&mut self, range: std::ops::Range<usize>) {
         let (piece, start) = (range.start / PIECE, range.start % PIECE);
         let end = start + range.len();
+        // The word before the range lies in the same piece.
         if start > 0 && end <= PIECE {
             self.pieces[piece].copy_within(start..end, start - 1);
             return;

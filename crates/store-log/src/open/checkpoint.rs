@@ -92,6 +92,7 @@ impl Stream<'_> {
     /// Reads on into `bytes`. None if the file is damaged.
     fn read(&mut self, mut bytes: &mut [u8]) -> Option<()> {
         while !bytes.is_empty() {
+            // The first page of the file is no part of the stream.
             let number = 1 + (self.offset / BODY_BYTES as u64) as u32;
             let start = (self.offset % BODY_BYTES as u64) as usize;
             if number < self.first_page || number >= self.first_page + self.pages.len() as u32 {

@@ -63,6 +63,7 @@ pub(crate) fn open_to_write(
     let state = LogState::new(directory, Some(Arc::clone(&disk)), identity, options);
     let opened = load(state, &segments)?;
     opened.cut_off_tail(&*disk)?;
+    // After the cut, which is made durable, too.
     opened.make_durable(&*disk)?;
     Ok(opened)
 }
@@ -141,6 +142,7 @@ fn fill_index(state: &LogState, recovered: &Recovered, checkpoint: Option<Checkp
     } = recovered;
     let is_whole_log = checkpoint.is_none();
     if let Some(checkpoint) = checkpoint {
+        // Asking the ledger for each word takes time, and is seldom needed.
         let wanted = |location| !recovered.has_dead_words || ledger.is_live(location);
         if checkpoint.fill(&state.index, &state.options.helpers, wanted).is_none() {
             return Ok(false);
@@ -175,6 +177,7 @@ fn add_to_index(
                 }
             }
         }
+        // Relaxed: the sum is read when all threads are done.
         digest.fetch_add(sum, Ordering::Relaxed);
         Ok(())
     })?;

@@ -85,6 +85,7 @@ fn is_of_this_log(table: &SegmentTable, label: &Label) -> bool {
         return false;
     };
     let mut page: Box<Page> = Box::new([0; PAGE_BYTES]);
+    // The trailer is the page before the tail.
     let Some(number) = label.tail.page.checked_sub(1) else {
         return false;
     };
@@ -155,6 +156,7 @@ fn whole_log(segments: &[Arc<Segment>]) -> Result<Recovered, StoreError> {
     let table = SegmentTable::of(segments.iter().cloned().map(Some).collect());
     let start = PagePosition {
         segment: segments.first().map_or(1, |segment| segment.number),
+        // Page 0 names the segment, and is part of no frame.
         page: 1,
     };
     let mut ledger = Ledger::default();

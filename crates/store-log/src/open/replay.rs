@@ -136,6 +136,7 @@ fn for_each_page(
     let mut pages = vec![[0; PAGE_BYTES]; CALL_PAGES];
     for (slot, segment) in segments {
         let end = segment.pages().map_err(Stop::Failed)?;
+        // Page 0 names the segment, and is part of no frame.
         let mut number = if segment.number == start.segment {
             start.page.max(1)
         } else {
@@ -286,6 +287,7 @@ impl Replay<'_> {
         self.checksums = crc32fast::Hasher::new();
         for page in std::mem::take(&mut self.pending) {
             let segment = self.ledger.segment_mut(page.slot);
+            // The pages in between have no coins: first pages of segments, and trailers.
             segment.fill(page.number);
             segment.push(page.mask, page.range, page.bytes);
             if page.mask != 0 {

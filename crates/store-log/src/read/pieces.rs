@@ -61,7 +61,7 @@ impl<'a> Pieces<'a> {
     /// Reads the lowest keys above the last ones.
     fn read_keys(&mut self) -> Result<(), StoreError> {
         let prefixes = self.view.prefixes(self.part);
-        // The highest is on top, and goes when a lower one comes.
+        // The highest is on top, and goes when a lower one comes. Until then there is one more.
         let mut lowest: BinaryHeap<Keyed> = BinaryHeap::with_capacity(self.keys_together + 1);
         self.more = false;
         let mut visit = |live: &LivePage, page: &Page, head: &PageHead, segment: &Segment| {
@@ -93,6 +93,7 @@ impl<'a> Pieces<'a> {
             }
             Ok(ControlFlow::Continue(()))
         };
+        // The closure never breaks off.
         let _ = self.view.visit_pages(self.part, &mut visit)?;
         self.keys = lowest.into_sorted_vec();
         self.last = self.keys.last().map(|keyed| keyed.key).or(self.last);

@@ -44,6 +44,7 @@ fn check_complete(left: u64, digest: u64) -> Result<(), StoreError> {
     }
     Err(StoreError::Corrupt(format!(
         "the coins are not those that were written: {} too few, sum of hashes off by {digest:x}",
+        // Coins that are too many show as a negative number.
         left.cast_signed()
     )))
 }
@@ -130,6 +131,7 @@ impl CoinsInOrder {
         let view = View::new(log.segments.load(), &ledger, PART_RECORDS);
         let (coins, digest) = (ledger.coins, ledger.digest);
         drop(ledger);
+        // One part is read while the caller takes the one before.
         let (sender, parts) = sync_channel(1);
         let read = move || {
             let mut send = |part| sender.send(Ok(part)).is_ok();

@@ -213,6 +213,7 @@ impl SortedRecords {
     /// Adds a record if it is of these prefixes. None if it is none.
     pub(crate) fn add(&mut self, record: &[u8], prefixes: &std::ops::Range<usize>) -> Option<()> {
         let start: [u8; 8] = *record.first_chunk()?;
+        // Keys sort by their bytes, so the prefix is big-endian.
         let prefix = usize::from(u16::from_be(u16_at(&start, 0)));
         if prefixes.contains(&prefix) {
             // A part has 20 MiB about, and one record more.
@@ -240,6 +241,7 @@ impl SortedRecords {
             what: "a record".to_owned(),
             error,
         })?;
+        // None is below every outpoint.
         if previous >= Some(&outpoint) {
             return Err(StoreError::Corrupt(format!("two records of {outpoint} are live")));
         }

@@ -88,6 +88,7 @@ impl CheckpointWriter {
             words: 0,
             bytes: 0,
             waiting: Vec::new(),
+            // As if the last page were full: the first byte begins a page.
             used: BODY_BYTES,
             first_page: 1,
             unsynced: 0,

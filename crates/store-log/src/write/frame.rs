@@ -124,6 +124,7 @@ impl<'a> Frame<'a> {
         if page + pages <= self.segment_pages || (page == 1 && pages < SEGMENT_PAGES_MAX) {
             return Ok(());
         }
+        // What waits goes to the segment that is full.
         self.write()?;
         let Some(disk) = &self.log.disk else {
             return Err(StoreError::Backend("the store was opened to read".to_owned()));
@@ -139,6 +140,7 @@ impl<'a> Frame<'a> {
                 page: 1,
             },
         };
+        // The frame has no page yet, so it begins in the new segment.
         if self.states.is_empty() {
             self.start = self.tail.position;
         }

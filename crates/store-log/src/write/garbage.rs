@@ -56,6 +56,7 @@ impl Garbage {
         });
         let life = |(_, number, segment): &(usize, u32, &SegmentLedger)| {
             // Of equal shares the oldest goes.
+            // In parts of 1,024: a whole number of the share itself would be 0.
             (segment.live_bytes() * 1024 / segment.disk_bytes().max(1), *number)
         };
         old.min_by_key(life).map(|(slot, ..)| slot)
@@ -272,6 +273,7 @@ impl SurvivorChunk {
                 let start = bytes.len();
                 let prefix = record.first_chunk().map_or(0, |start| u64::from_be_bytes(*start));
                 bytes.extend_from_slice(record);
+                // With a single part the shift is by 64 bits, and no bit chooses.
                 let part = prefix.checked_shr(u64::BITS - part_bits).unwrap_or(0);
                 let entry = Survivor {
                     prefix,
@@ -283,7 +285,6 @@ impl SurvivorChunk {
             }
         }
         let mut parts = Grouped::new(&entries, 1 << part_bits);
-        // A part reads its records from front to back then.
         // A chunk is read once for each part: in this order it is read from front to back.
         let mut in_order = Vec::with_capacity(bytes.len());
         for entry in parts.iter_mut() {

@@ -13,6 +13,7 @@ impl<T: Copy> Grouped<T> {
     pub(crate) fn new(pairs: &[(usize, T)], groups: usize) -> Self {
         let mut starts = vec![0u32; groups + 1];
         for &(group, _) in pairs {
+            // Counted one further on, so that the sums below are starts.
             starts[group + 1] += 1;
         }
         for group in 0..groups {
@@ -20,6 +21,7 @@ impl<T: Copy> Grouped<T> {
         }
         let mut entries = Vec::new();
         if let Some(&(_, any)) = pairs.first() {
+            // Any entry will do, since all are overwritten.
             entries.resize(pairs.len(), any);
         }
         let mut next = starts.clone();

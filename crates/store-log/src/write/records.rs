@@ -40,6 +40,7 @@ impl Added {
             .map(|&(hash, slot)| {
                 let key = IndexKey::of(hash);
                 let identity = (key.shard as u64) << u32::BITS | u64::from(key.tag);
+                // A part of the changes has far fewer than 2^24 pages.
                 let page = u64::from(slot.page) & ((1 << PAGE_BITS) - 1);
                 let word = (identity << PAGE_BITS | page) << RECORD_BITS | u64::from(slot.record);
                 (key.group, word)

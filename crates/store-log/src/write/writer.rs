@@ -125,6 +125,7 @@ impl LogWriter {
                 drop(ledger);
                 // Later changes count for the next checkpoint.
                 self.changes = 0;
+                // One that cannot be begun is tried again after as many changes.
                 self.checkpoint = CheckpointWriter::begin(log, &**disk, label, self.epoch).ok();
                 log.segments.keep_slots(self.checkpoint.is_some());
             }

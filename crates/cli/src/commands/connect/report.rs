@@ -101,6 +101,7 @@ fn group(totals: &Totals, name: &str) -> String {
 /// Prints the report of `connect` for a person who wants all of it.
 pub(crate) fn print_table(report: &ConnectReport, cpu_seconds: f64) -> io::Result<()> {
     let totals = &report.totals;
+    // A run may take no time that a clock shows.
     let rate = |count: u64| format!("{count} ({:.0} per second)", count as f64 / report.seconds.max(1e-9));
     let cache = format!(
         "{}, at most {} coins in {:.1} MiB",

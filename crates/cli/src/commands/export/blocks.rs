@@ -103,6 +103,7 @@ impl Rows for Transactions<'_> {
         let mut rows = 0;
         let mut take = |(pieces, count, end): (Vec<T>, u64, u32)| {
             rows += count;
+            // Runs come in order, so all blocks up to the end of this one are done.
             meter.blocks((end - first + 1).into(), (last - first + 1).into(), rows);
             pieces.into_iter().try_for_each(&mut *take)
         };

@@ -70,6 +70,7 @@ impl Source {
         };
         let input = Input::open(&path, Arc::clone(stop))?;
         let mut head = Vec::new();
+        // The head tells the network, which decides what the addresses are.
         let read = (&input).take(SNAPSHOT_MAGIC_AT + 4).read_to_end(&mut head);
         read.map_err(|error| snapshot_failure(&path, error.into()))?;
         // What is too short is refused by its reader, which says why.
@@ -108,6 +109,7 @@ impl Source {
                 ..
             } => {
                 let failed = |error| snapshot_failure(path, error);
+                // The head was read off the input, and comes before the rest of it.
                 let input = head.chain(BufReader::with_capacity(1 << 20, input));
                 let reader = SnapshotReader::new(input, *magic).map_err(failed)?;
                 let convert = |batch| convert(batch).map_err(ReadError::Other);

@@ -80,6 +80,7 @@ fn say_without_undo_file(why: &str, without: &[&Unverified]) {
     let Some(first) = without.first() else { return };
     let files: BTreeSet<&Path> = without.iter().map(|unverified| &*unverified.found_at.0).collect();
     let path = &first.found_at.0;
+    // One file is named, the others are counted.
     let others = match files.len() as u64 - 1 {
         0 => String::new(),
         others => format!(", nor beside {}", output::counted(others, "other block file")),

@@ -32,6 +32,7 @@ impl Iterator for Overlapped {
 
     #[inline]
     fn next(&mut self) -> Option<Stages> {
+        // Each stage follows the one before it at a distance of `TOGETHER` searches.
         let number = |steps: usize| (self.begun + TOGETHER).saturating_sub(steps * TOGETHER).min(self.count);
         let stages = Stages {
             found: number(1)..number(0),

@@ -45,6 +45,7 @@ struct Table {
 impl Table {
     /// At most half of it is used.
     fn new(coins: usize) -> Self {
+        // One slot at least: a search ends at an empty slot.
         let slots = (2 * coins).next_power_of_two();
         Self {
             slots: vec![0; slots],
@@ -196,6 +197,7 @@ impl ShardOutcome {
                 return Ok(false);
             }
         }
+        // One more than there are blocks: the last one needs an end, too.
         self.begin_blocks(window.len() as u32);
         Ok(true)
     }
@@ -313,6 +315,7 @@ impl ShardOutcome {
             shard.take_back_create(&create.at, &mut self.log);
         }
         let spends = window.iter().flat_map(|block| block.outline.spends(self.shard));
+        // Coins were spent in this order, so those in the log belong to the first spends.
         let spent: Vec<&Spend> = spends.take(self.log.spent().len()).collect();
         for (number, spend) in spent.into_iter().enumerate().rev() {
             #[cfg(test)]

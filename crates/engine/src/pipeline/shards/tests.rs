@@ -63,7 +63,7 @@ fn serially(blocks: &[Planned], cache: &mut CoinsCache) -> (Vec<BlockUndo>, Opti
     for planned in blocks {
         let outline = Outline::new(&planned.block, cache.hash_key());
         let context = context(planned, &params);
-        match resolve::apply(&planned.block, &outline, &context, planned.absent_at, cache) {
+        match resolve::resolve_block(&planned.block, &outline, &context, planned.absent_at, cache) {
             Ok(spent) => undo.push(spent),
             Err(ResolveError::Reject(reject)) => {
                 return (

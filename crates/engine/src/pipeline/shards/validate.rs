@@ -24,6 +24,7 @@ pub(super) fn validate(
         context,
         ..
     } = &window[number];
+    // The coinbase spends nothing: coins count from the first input after it.
     let first = block.input_range(0).end;
     // What a shard has found lies in a row, and the coins of a block in the order of its inputs.
     let mut coins = CoinList::with_empty_coins(block.input_count() - first);
@@ -53,6 +54,7 @@ pub(super) fn validate(
         ..*context
     };
     let mut coins = FoundCoins { undo: &undo, index: 0 };
+    // Which rule is broken is found by the serial code.
     connect_block(block, &context, &mut coins).ok()?;
     let mut record = Vec::with_capacity(undo.coins().len() * RECORD_BYTES_PER_COIN);
     write_record(magic, &block.header().prev_block_hash, &undo, &mut record);
@@ -91,6 +93,7 @@ impl BlockCoins for FoundCoins<'_> {
     type Error = Infallible;
 
     fn contains(&mut self, _: usize, _: &Transaction<'_>) -> Result<bool, Infallible> {
+        // Never asked, since `overwriting` is `Allowed`.
         Ok(false)
     }
 
@@ -100,6 +103,7 @@ impl BlockCoins for FoundCoins<'_> {
     }
 
     fn spent(&self) -> Coins<'_> {
+        // Undo data begins with transaction 1, since the coinbase spends nothing.
         self.undo.transaction(self.index - 1)
     }
 

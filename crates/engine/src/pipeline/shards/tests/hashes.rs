@@ -17,7 +17,7 @@ fn an_outpoint_is_hashed_in_the_outline_alone() {
             let outline = Outline::new(&planned.block, &key);
             let entries = cache.len();
             let context = context(planned, &params);
-            match resolve::apply(&planned.block, &outline, &context, planned.absent_at, &mut cache) {
+            match resolve::resolve_block(&planned.block, &outline, &context, planned.absent_at, &mut cache) {
                 Ok(undo) => {
                     disconnected += 1;
                     assert!(resolve::disconnect(&planned.block, &outline, &undo, &mut cache).unwrap());
