@@ -13,7 +13,14 @@ use std::time::Instant;
 
 fn main() {
     let secp = Secp256k1::verification_only();
-    for backend in [Backend::Avx512, Backend::AvxIfma, Backend::Avx2, Backend::Portable] {
+    for backend in [
+        Backend::Avx512,
+        Backend::Avx512F,
+        Backend::AvxIfma,
+        Backend::Avx2,
+        Backend::Neon,
+        Backend::Portable,
+    ] {
         if !backend.is_available()
             || std::env::args()
                 .nth(1)

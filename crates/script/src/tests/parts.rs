@@ -13,7 +13,14 @@ use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, Spen
 use secp256k1_lanes::{Backend, Check, Kind, Verdict};
 use std::sync::Arc;
 
-const BACKENDS: [Backend; 4] = [Backend::Avx512, Backend::AvxIfma, Backend::Avx2, Backend::Portable];
+const BACKENDS: [Backend; 6] = [
+    Backend::Avx512,
+    Backend::Avx512F,
+    Backend::AvxIfma,
+    Backend::Avx2,
+    Backend::Neon,
+    Backend::Portable,
+];
 
 /// Two checks, both valid.
 fn two_checks() -> Sample {
@@ -285,7 +292,10 @@ fn the_account_bounds_the_work_of(costs: LaneCosts) {
 #[test]
 fn few_checks_are_left_to_libsecp256k1() {
     let first = |backend| (1..=256).find(|&checks| LaneCosts::of(backend).take(checks));
-    assert_eq!(BACKENDS.map(first), [Some(6), Some(5), Some(8), Some(4)]);
+    assert_eq!(
+        BACKENDS.map(first),
+        [Some(6), Some(11), Some(5), Some(8), Some(8), Some(4)]
+    );
     for backend in BACKENDS {
         let costs = LaneCosts::of(backend);
         assert_eq!(costs.check_ns(256) < SIGNATURE_NS, backend.is_fast(), "{backend:?}");

@@ -220,14 +220,18 @@ pub(crate) fn reference(secp: &Secp256k1<VerifyOnly>, check: &Check) -> bool {
 
 /// The backends of this machine.
 pub(crate) fn backends() -> impl Iterator<Item = Backend> {
-    [Backend::Avx512, Backend::AvxIfma, Backend::Avx2, Backend::Portable]
-        .into_iter()
-        .filter(|backend| {
-            if !backend.is_available() {
-                eprintln!("short: this machine has no {backend:?}");
-            }
-            backend.is_available()
-        })
+    let vectors: &[Backend] = match () {
+        () if cfg!(target_arch = "x86_64") => &[Backend::Avx512, Backend::Avx512F, Backend::AvxIfma, Backend::Avx2],
+        () if cfg!(target_arch = "aarch64") => &[Backend::Neon],
+        () => &[],
+    };
+    let all = vectors.iter().copied().chain([Backend::Portable]);
+    all.filter(|backend| {
+        if !backend.is_available() {
+            eprintln!("short: this machine has no {backend:?}");
+        }
+        backend.is_available()
+    })
 }
 
 /// The bytes written as hexadecimal digits.
