@@ -6,7 +6,7 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test python python-modules build install dist features examples deps kernel-deps fetch outside models memcheck one-core fuzz lint doc bench clean
+.PHONY: help run test python python-modules build install dist features examples deps kernel-deps arm64-deps fetch outside models arm64 memcheck one-core fuzz lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build what 'blockmill demo' needs, run it"
@@ -19,6 +19,7 @@ help:
 	@echo "make features  the command with each set of its features"
 	@echo "make models the lock-free parts under loom, and over the portable twin of futexes"
 	@echo "make memcheck  those parts and the coin map under valgrind; make one-core  the same on one core"
+	@echo "make arm64  crates for ARM64, cross-built, their unit tests under qemu"
 	@echo "make fuzz   all fuzz targets, a short while each (four minutes)"
 	@echo "make lint   formatting, clippy with warnings denied, documentation"
 	@echo "make bench  the benchmark tables (minutes)"
@@ -132,6 +133,11 @@ kernel-deps: BOOST := yes
 kernel-deps:
 	@$(INSTALL_MISSING)
 
+# Compilers for ARM64, and what runs its programs.
+arm64-deps: ARM64 := yes
+arm64-deps:
+	@$(INSTALL_MISSING)
+
 define INSTALL_MISSING
 command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or later from https://rustup.rs"; exit 1; }; \
 	missing=""; \
@@ -139,6 +145,11 @@ command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or
 	if [ -n "$(BOOST)" ]; then \
 		command -v cmake >/dev/null || missing="$$missing cmake"; \
 		printf '#include <boost/version.hpp>\n' | g++ -E -x c++ - >/dev/null 2>&1 || missing="$$missing libboost-dev"; \
+	fi; \
+	if [ -n "$(ARM64)" ]; then \
+		command -v aarch64-linux-gnu-g++ >/dev/null || missing="$$missing g++-aarch64-linux-gnu"; \
+		[ -e /usr/aarch64-linux-gnu/include/stdio.h ] || missing="$$missing libc6-dev-arm64-cross"; \
+		{ command -v qemu-aarch64-static || command -v qemu-aarch64; } >/dev/null || missing="$$missing qemu-user-static"; \
 	fi; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	echo "missing:$$missing"; \
@@ -153,6 +164,13 @@ endef
 models:
 	RUSTFLAGS="--cfg blockmill_loom" $(CARGO) test --release -p blockmill-sync -p blockmill-pool -p blockmill-checkqueue -p blockmill-workqueue --lib --target-dir target-loom $(CARGO_FLAGS)
 	RUSTFLAGS="--cfg blockmill_portable_wait" $(CARGO) test --release -p blockmill-sync --target-dir target-portable $(CARGO_FLAGS)
+
+# ARM64 on another machine. The list holds what needs no kernel.
+ARM64_CRATES := blockmill-sync blockmill-pool blockmill-checkqueue blockmill-workqueue sha256-lanes secp256k1-lanes
+ARM64_TESTS ?= $(addprefix -p ,$(ARM64_CRATES)) --lib
+
+arm64: arm64-deps fetch
+	tools/arm64 test $(ARM64_TESTS) $(CARGO_FLAGS)
 
 # Parts whose threads share memory. The first run searches for leaks, and skips the tests that leak on
 # purpose (`forg`); the second runs those.

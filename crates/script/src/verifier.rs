@@ -83,7 +83,7 @@ impl CoreVerifier {
     /// the first full batch of the process is verified by every way, once, to find it
     /// ([`Speeds::measured`](crate::Speeds::measured)).
     pub fn automatic() -> Self {
-        if Backend::detect().is_fast() {
+        if Backend::detect() != Backend::Portable {
             Self::lanes(Backend::named().is_none())
         } else {
             Self::one_by_one()

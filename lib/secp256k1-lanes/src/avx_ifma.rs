@@ -2,7 +2,8 @@
 
 #![expect(unsafe_code, reason = "intrinsics need their instructions")]
 
-use crate::four::{Four, Multiplier, compute};
+use crate::four::{Four, compute};
+use crate::multiplier::Multiplier;
 use std::arch::x86_64::*;
 
 /// The multiply-add instructions of IFMA in the encoding of AVX.
@@ -17,7 +18,7 @@ pub(crate) fn is_available() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxifma")
 }
 
-impl Multiplier for Ifma {
+impl Multiplier<AvxIfma> for Ifma {
     #[inline]
     fn vectorize<R>(work: impl FnOnce() -> R) -> R {
         #[target_feature(enable = "avx2,avxifma")]
@@ -28,12 +29,12 @@ impl Multiplier for Ifma {
         compute!(inner(work))
     }
     #[inline(always)]
-    fn add_low(sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
-        compute!(_mm256_madd52lo_avx_epu64(sum, a, b))
+    fn add_low(sum: AvxIfma, a: AvxIfma, b: AvxIfma) -> AvxIfma {
+        Four::new(compute!(_mm256_madd52lo_avx_epu64(sum.0, a.0, b.0)))
     }
     #[inline(always)]
-    fn add_high(sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
-        compute!(_mm256_madd52hi_avx_epu64(sum, a, b))
+    fn add_high(sum: AvxIfma, a: AvxIfma, b: AvxIfma) -> AvxIfma {
+        Four::new(compute!(_mm256_madd52hi_avx_epu64(sum.0, a.0, b.0)))
     }
 }
 
@@ -77,7 +78,7 @@ pub(crate) mod twin {
     instruction!(add_low, "{{evex}} vpmadd52luq {0}, {1}, {2}");
     instruction!(add_high, "{{evex}} vpmadd52huq {0}, {1}, {2}");
 
-    impl Multiplier for Evex {
+    impl Multiplier<Twin> for Evex {
         #[inline]
         fn vectorize<R>(work: impl FnOnce() -> R) -> R {
             #[target_feature(enable = "avx2")]
@@ -88,12 +89,12 @@ pub(crate) mod twin {
             compute!(inner(work))
         }
         #[inline(always)]
-        fn add_low(sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
-            compute!(add_low(sum, a, b))
+        fn add_low(sum: Twin, a: Twin, b: Twin) -> Twin {
+            Four::new(compute!(add_low(sum.0, a.0, b.0)))
         }
         #[inline(always)]
-        fn add_high(sum: __m256i, a: __m256i, b: __m256i) -> __m256i {
-            compute!(add_high(sum, a, b))
+        fn add_high(sum: Twin, a: Twin, b: Twin) -> Twin {
+            Four::new(compute!(add_high(sum.0, a.0, b.0)))
         }
     }
 }

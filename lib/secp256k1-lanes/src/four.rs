@@ -5,57 +5,10 @@
     reason = "intrinsics need their instructions, loads and stores a pointer"
 )]
 
-use crate::word::{
-    LANES_MAX, Mask, Row, Word, add_multiple_by_halves, add_product_by_rows, add_top_by_halves, square_by_rows,
-};
+use crate::multiplier::{Multiplier, multiply_with};
+use crate::word::{LANES_MAX, Mask, Row, Word};
 use std::arch::x86_64::*;
-use std::fmt::Debug;
 use std::marker::PhantomData;
-
-/// What the four lanes multiply with.
-pub(crate) trait Multiplier: Copy + Debug {
-    /// As [`Word::SIGNED_HALVES`].
-    #[cfg(test)]
-    const SIGNED_HALVES: bool = false;
-    /// As [`Word::vectorize`]; the instructions of AVX2 are among those of the multiplier.
-    fn vectorize<R>(work: impl FnOnce() -> R) -> R;
-    /// As [`Word::add_product_low`].
-    fn add_low(sum: __m256i, a: __m256i, b: __m256i) -> __m256i;
-    /// As [`Word::add_product_high`].
-    fn add_high(sum: __m256i, a: __m256i, b: __m256i) -> __m256i;
-    /// As [`Word::add_product`].
-    #[inline(always)]
-    fn add_product(columns: &mut [Four<Self>; 10], a: &[Four<Self>; 5], b: &[Four<Self>; 5]) {
-        add_product_by_rows(columns, a, b);
-    }
-    /// As [`Word::product`].
-    #[inline(always)]
-    fn product(a: &[Four<Self>; 5], b: &[Four<Self>; 5]) -> [Four<Self>; 10] {
-        let mut columns = [Four::splat(0); 10];
-        Self::add_product(&mut columns, a, b);
-        columns
-    }
-    /// As [`Word::square`].
-    #[inline(always)]
-    fn square(a: &[Four<Self>; 5]) -> [Four<Self>; 10] {
-        square_by_rows(a)
-    }
-    /// As [`Word::add_multiple`].
-    #[inline(always)]
-    fn add_multiple(columns: &mut [Four<Self>; 6], number: &[Four<Self>; 5], limb: u64) {
-        add_multiple_by_halves(columns, number, limb);
-    }
-    /// As [`Word::add_top`].
-    #[inline(always)]
-    fn add_top(low: [Four<Self>; 2], top: Four<Self>) -> [Four<Self>; 2] {
-        add_top_by_halves(low, top)
-    }
-    /// As [`Word::apart`].
-    #[inline(always)]
-    fn apart<R>(work: impl FnOnce() -> R) -> R {
-        work()
-    }
-}
 
 /// Four lanes of 64 bits.
 #[derive(Debug, Clone, Copy)]
@@ -115,7 +68,7 @@ impl Mask for Mask4 {
     }
 }
 
-impl<M: Multiplier> Four<M> {
+impl<M: Copy> Four<M> {
     #[inline(always)]
     pub(crate) fn new(lanes: __m256i) -> Self {
         Self(lanes, PhantomData)
@@ -163,7 +116,7 @@ impl<M: Multiplier> Four<M> {
 
 /// Rows become columns.
 #[inline(always)]
-fn transpose<M: Multiplier>(rows: [Four<M>; 4]) -> [Four<M>; 4] {
+fn transpose<M: Copy>(rows: [Four<M>; 4]) -> [Four<M>; 4] {
     let [r0, r1, r2, r3] = rows;
     // Each half has a column of two rows.
     let (even, other_even) = (r0.unpack_low(r1), r2.unpack_low(r3));
@@ -176,17 +129,11 @@ fn transpose<M: Multiplier>(rows: [Four<M>; 4]) -> [Four<M>; 4] {
     ]
 }
 
-impl<M: Multiplier> Word for Four<M> {
+impl<M: Multiplier<Self>> Word for Four<M> {
     const LANES: usize = 4;
-    #[cfg(test)]
-    const SIGNED_HALVES: bool = M::SIGNED_HALVES;
 
     type Mask = Mask4;
 
-    #[inline(always)]
-    fn vectorize<R>(work: impl FnOnce() -> R) -> R {
-        M::vectorize(work)
-    }
     #[inline(always)]
     fn splat(value: u64) -> Self {
         Self::new(splat(value))
@@ -241,38 +188,7 @@ impl<M: Multiplier> Word for Four<M> {
     fn shift_right_by(self, bits: u32) -> Self {
         Self::new(compute!(_mm256_srl_epi64(self.0, _mm_cvtsi64_si128(bits.into()))))
     }
-    #[inline(always)]
-    fn add_product_low(self, a: Self, b: Self) -> Self {
-        Self::new(M::add_low(self.0, a.0, b.0))
-    }
-    #[inline(always)]
-    fn add_product_high(self, a: Self, b: Self) -> Self {
-        Self::new(M::add_high(self.0, a.0, b.0))
-    }
-    #[inline(always)]
-    fn add_product(columns: &mut [Self; 10], a: &[Self; 5], b: &[Self; 5]) {
-        M::add_product(columns, a, b);
-    }
-    #[inline(always)]
-    fn product(a: &[Self; 5], b: &[Self; 5]) -> [Self; 10] {
-        M::product(a, b)
-    }
-    #[inline(always)]
-    fn square(a: &[Self; 5]) -> [Self; 10] {
-        M::square(a)
-    }
-    #[inline(always)]
-    fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: u64) {
-        M::add_multiple(columns, number, limb);
-    }
-    #[inline(always)]
-    fn add_top(low: [Self; 2], top: Self) -> [Self; 2] {
-        M::add_top(low, top)
-    }
-    #[inline(always)]
-    fn apart<R>(work: impl FnOnce() -> R) -> R {
-        M::apart(work)
-    }
+    multiply_with!(M);
     #[inline(always)]
     fn is_zero(self) -> Mask4 {
         Mask4(compute!(_mm256_cmpeq_epi64(self.0, _mm256_setzero_si256())))

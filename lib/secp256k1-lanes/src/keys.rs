@@ -96,11 +96,10 @@ impl<W: Word> Keys<W> {
     fn word(&self, first: usize) -> (Fe<W>, W::Mask) {
         let mut numbers = [STAND_IN.0; LANES_MAX];
         let mut odd = 0;
-        for lane in 0..W::LANES {
-            if let Some(key) = self.distinct.get(first + lane) {
-                numbers[lane] = key.0;
-                odd |= u8::from(key.1) << lane;
-            }
+        let keys = self.distinct[first.min(self.distinct.len())..].iter().take(W::LANES);
+        for (lane, key) in keys.enumerate() {
+            numbers[lane] = key.0;
+            odd |= u8::from(key.1) << lane;
         }
         (Fe::from_numbers(&numbers), W::Mask::from_bits(odd))
     }

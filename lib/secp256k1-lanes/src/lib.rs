@@ -95,7 +95,8 @@
 //! - `scalar`: arithmetic modulo n, halves and digits.
 //! - `inverse`, `number`, `curve`: one inversion, plain numbers, the table of G.
 //! - `key`: single keys, for those who have no other library.
-//! - `signed`: products whose low halves have a sign, for backends that compute in floats.
+//! - `multiplier`: what vectors multiply with. `floats` is one for all vectors of floats, `signed`
+//!   its products, whose low halves have a sign.
 //! - `word`: the lane type that all of this is generic over. `portable` is one lane of `u64`, on
 //!   any machine; the others are vectors. Tests add intervals, which prove that nothing overflows.
 //! - `fault`: carries and masks that tests leave out.
@@ -108,6 +109,7 @@ mod field;
 mod inverse;
 mod key;
 mod keys;
+mod multiplier;
 mod multiply;
 mod number;
 mod point;
@@ -122,9 +124,17 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
+mod avx512f;
+#[cfg(target_arch = "x86_64")]
 mod avx_ifma;
 #[cfg(target_arch = "x86_64")]
+mod eight;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod floats;
+#[cfg(target_arch = "x86_64")]
 mod four;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 
 pub use check::{Backend, Verifier};
 pub use key::{decompress, is_point};

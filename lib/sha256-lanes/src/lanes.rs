@@ -15,7 +15,7 @@ pub(crate) const START: [u32; 8] = [
 ];
 
 /// The constants of the rounds.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) const ROUNDS: [u32; 64] = [
     0x428a_2f98,
     0x7137_4491,
@@ -84,7 +84,7 @@ pub(crate) const ROUNDS: [u32; 64] = [
 ];
 
 /// The constants of the rounds, each with its word of the block that follows a message of 64 bytes.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) const ROUNDS_OF_PADDING: [u32; 64] = {
     let mut words = [0u32; 64];
     // The schedule of the padding depends on nothing. So it is computed when the crate is compiled.

@@ -36,7 +36,7 @@
 //! left they are finished one by one, by the crate `sha2`.
 //!
 //! In vector registers, each of the eight words of all states is one register, and a lane is a
-//! position in it. With the SHA instructions there are two lanes, since one message alone waits for
+//! position in it. With instructions for SHA-256 there are two lanes, since one message alone waits for
 //! each of its rounds.
 //!
 //! A merkle pair is one block and one block of padding, which is always the same: its schedule is a
@@ -49,7 +49,8 @@
 //! - `schedule`: messages are put into lanes; levels of trees.
 //! - `lanes`: what a backend does. `single` is one lane, by the crate `sha2`.
 //! - `rounds`: the rounds of SHA-256 over vectors, for `avx2` and `avx512`.
-//! - `sha`: two lanes with the SHA instructions.
+//! - `two`: two lanes with instructions for SHA-256: `sha` has those of x86-64, `sha_arm` those of
+//!   ARMv8.
 
 mod hasher;
 mod lanes;
@@ -64,8 +65,13 @@ mod rounds;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[macro_use]
+mod two;
 #[cfg(target_arch = "x86_64")]
 mod sha;
+#[cfg(target_arch = "aarch64")]
+mod sha_arm;
 
 pub use hasher::{Backend, Hasher, double};
 pub use message::Message;

@@ -1,5 +1,4 @@
-//! Two lanes with the SHA instructions. The rounds of one lane wait for each other; those of the
-//! other fill the time.
+//! Two lanes with the SHA instructions of x86-64.
 
 #![expect(
     unsafe_code,
@@ -22,42 +21,31 @@ impl Sha {
     }
 }
 
-const LANES: usize = 2;
+type Vector = __m128i;
 
-impl Lanes<LANES> for Sha {
-    #[inline]
-    fn compress(self, states: &mut States<LANES>, blocks: &[&Block; LANES]) {
-        // SAFETY: `detect` has seen the instructions.
-        unsafe { compress(states, blocks) }
-    }
-
-    #[inline]
-    fn double_blocks(self, messages: &[&Block; LANES]) -> [[u8; 32]; LANES] {
-        // SAFETY: `detect` has seen the instructions.
-        unsafe { double_blocks(messages) }
-    }
-}
+define_two_lanes!("sha,sse2,ssse3");
 
 /// The state of a lane as the instructions want it: the words a, b, e, f and c, d, g, h, the first
 /// one highest.
 #[derive(Clone, Copy)]
-struct State([__m128i; 2]);
+struct State([Vector; 2]);
 
-/// The sixteen words of a block.
-type Words = [__m128i; 4];
-
-/// Four words of a table.
 #[inline]
 #[target_feature(enable = "sse2")]
-fn four(table: &[u32; 64], number: usize) -> __m128i {
-    let [a, b, c, d] = table.as_chunks::<4>().0[number];
+fn of_words([a, b, c, d]: [u32; 4]) -> Vector {
     _mm_set_epi32(d.cast_signed(), c.cast_signed(), b.cast_signed(), a.cast_signed())
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn add(a: Vector, b: Vector) -> Vector {
+    _mm_add_epi32(a, b)
 }
 
 /// Four rounds of each lane. `words` have their constants added.
 #[inline]
 #[target_feature(enable = "sha,sse2")]
-fn four_rounds(states: &mut [State; LANES], words: [__m128i; LANES]) {
+fn four_rounds(states: &mut [State; LANES], words: [Vector; LANES]) {
     for (State([abef, cdgh]), words) in states.iter_mut().zip(words) {
         // Two rounds turn the words a, b, e, f into the next c, d, g, h. So the halves change
         // roles, and nothing is moved.
@@ -66,67 +54,19 @@ fn four_rounds(states: &mut [State; LANES], words: [__m128i; LANES]) {
     }
 }
 
-/// The rounds of a block of each lane, with the last addition.
+/// The next four words of a block, from the last sixteen.
 #[inline]
 #[target_feature(enable = "sha,sse2,ssse3")]
-fn rounds(before: [State; LANES], mut words: [Words; LANES]) -> [State; LANES] {
-    let mut states = before;
-    for number in 0..16 {
-        let index = number % 4;
-        let constants = four(&ROUNDS, number);
-        let mut these = [constants; LANES];
-        for (these, words) in these.iter_mut().zip(&mut words) {
-            if number >= 4 {
-                // Of the words that the block has now: the next four, and the two last.
-                let (next, last) = (words[(index + 1) % 4], words[(index + 3) % 4]);
-                let across = _mm_alignr_epi8::<4>(last, words[(index + 2) % 4]);
-                let sum = _mm_sha256msg1_epu32(words[index], next);
-                let sum = _mm_add_epi32(sum, across);
-                words[index] = _mm_sha256msg2_epu32(sum, last);
-            }
-            *these = _mm_add_epi32(*these, words[index]);
-        }
-        four_rounds(&mut states, these);
-    }
-    add_states(states, before)
-}
-
-#[inline]
-#[target_feature(enable = "sse2")]
-fn add_states(mut states: [State; LANES], before: [State; LANES]) -> [State; LANES] {
-    for (State(state), State(before)) in states.iter_mut().zip(before) {
-        *state = [_mm_add_epi32(state[0], before[0]), _mm_add_epi32(state[1], before[1])];
-    }
-    states
-}
-
-#[target_feature(enable = "sha,sse2,ssse3")]
-fn compress(states: &mut States<LANES>, blocks: &[&Block; LANES]) {
-    let after = rounds(load_states(&states.0), [load_block(blocks[0]), load_block(blocks[1])]);
-    store_states(&mut states.0, after);
-}
-
-#[target_feature(enable = "sha,sse2,ssse3")]
-fn double_blocks(messages: &[&Block; LANES]) -> [[u8; 32]; LANES] {
-    let start = load_states(&START.map(|word| [word; LANES]));
-    let half = rounds(start, [load_block(messages[0]), load_block(messages[1])]);
-    let mut first = half;
-    for number in 0..16 {
-        four_rounds(&mut first, [four(&ROUNDS_OF_PADDING, number); LANES]);
-    }
-    let first = add_states(first, half);
-    // The digest, the bit after it, zeros, and its length in bits.
-    let bit = _mm_set_epi32(0, 0, 0, i32::MIN);
-    let length = _mm_set_epi32(256, 0, 0, 0);
-    let [[a, b], [c, d]] = [digest_words(first[0]), digest_words(first[1])];
-    let last = rounds(start, [[a, b, bit, length], [c, d, bit, length]]);
-    [store_digest(last[0]), store_digest(last[1])]
+fn schedule([first, second, third, last]: Words) -> Vector {
+    let across = _mm_alignr_epi8::<4>(last, third);
+    let sum = _mm_add_epi32(_mm_sha256msg1_epu32(first, second), across);
+    _mm_sha256msg2_epu32(sum, last)
 }
 
 /// The words of a state in their order.
 #[inline]
 #[target_feature(enable = "sse2")]
-fn digest_words(State([abef, cdgh]): State) -> [__m128i; 2] {
+fn digest_words(State([abef, cdgh]): State) -> [Vector; 2] {
     // From the lowest on these have f, e, b, a and h, g, d, c.
     let (ab, cd) = (
         _mm_shuffle_epi32::<0b00_01_10_11>(abef),
@@ -137,7 +77,7 @@ fn digest_words(State([abef, cdgh]): State) -> [__m128i; 2] {
 
 #[inline]
 #[target_feature(enable = "ssse3")]
-fn swap_bytes(words: __m128i) -> __m128i {
+fn swap_bytes(words: Vector) -> Vector {
     _mm_shuffle_epi8(words, _mm_set_epi64x(0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203))
 }
 

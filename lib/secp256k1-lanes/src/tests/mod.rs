@@ -19,10 +19,15 @@ macro_rules! on_vector_types {
         let mut any = false;
         #[cfg(target_arch = "x86_64")]
         {
-            use $crate::{avx_ifma, avx_ifma::twin, avx2, avx512, word::Word as _};
+            use $crate::{avx_ifma, avx_ifma::twin, avx2, avx512, avx512f, word::Word as _};
             $crate::tests::note_missing_vectors();
             if avx512::is_available() {
                 type $word = avx512::Avx512;
+                $word::vectorize(|| $body);
+                any = true;
+            }
+            if avx512f::is_available() {
+                type $word = avx512f::Avx512F;
                 $word::vectorize(|| $body);
                 any = true;
             }
@@ -42,6 +47,12 @@ macro_rules! on_vector_types {
                 any = true;
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        if $crate::neon::is_available() {
+            type $word = $crate::neon::Neon;
+            <$word as $crate::word::Word>::vectorize(|| $body);
+            any = true;
+        }
         any
     }};
 }
@@ -49,9 +60,10 @@ macro_rules! on_vector_types {
 /// Prints the vectors that this machine lacks; `make test` collects these lines.
 #[cfg(target_arch = "x86_64")]
 fn note_missing_vectors() {
-    use crate::{avx_ifma, avx2, avx512};
+    use crate::{avx_ifma, avx2, avx512, avx512f};
     for (name, is_available) in [
         ("Avx512", avx512::is_available()),
+        ("Avx512F", avx512f::is_available()),
         ("AvxIfma", avx_ifma::is_available()),
         ("Avx2", avx2::is_available()),
     ] {
@@ -69,7 +81,6 @@ mod faults;
 mod groups;
 mod intervals;
 mod points;
-#[cfg(target_arch = "x86_64")]
 mod whole;
 
 use crate::word::Word;

@@ -4,12 +4,10 @@
 //! How fast AVX-IFMA would be: `cargo test --release -p secp256k1-lanes -- --ignored --nocapture
 //! twin`.
 
-use crate::avx_ifma::twin::{self, Twin};
 use crate::batch::Batch;
 use crate::question::{Check, Kind, Verdict};
 use secp256k1::ecdsa::Signature;
 use secp256k1::{All, Message, PublicKey, Secp256k1, SecretKey};
-use std::time::Instant;
 
 type Signed = (PublicKey, Signature, Message);
 
@@ -61,9 +59,12 @@ fn verdicts_of_all_vector_types() {
     });
 }
 
+#[cfg(target_arch = "x86_64")]
 #[test]
 #[ignore = "measures"]
 fn twin_of_avx_ifma() {
+    use crate::avx_ifma::twin::{self, Twin};
+    use std::time::Instant;
     if !twin::is_available() {
         eprintln!("skipped: this machine has no AVX-512 IFMA");
         return;

@@ -44,8 +44,10 @@ struct Plan {
 fn backend() -> &'static str {
     match Verifier::new().backend() {
         Backend::Avx512 => "AVX-512 with IFMA",
+        Backend::Avx512F => "AVX-512 without IFMA",
         Backend::AvxIfma => "AVX-IFMA",
         Backend::Avx2 => "AVX2 with FMA",
+        Backend::Neon => "NEON",
         Backend::Portable => "plain integers",
     }
 }
