@@ -225,10 +225,10 @@ fn reference(check: &Check) -> bool {
 }
 
 thread_local! {
-    /// Verifiers of one lane, of the fastest backend and of AVX2. Without vectors all have one
-    /// lane.
-    static VERIFIERS: std::cell::RefCell<[Verifier; 3]> =
-        [Backend::Portable, Backend::detect(), Backend::Avx2].map(Verifier::with_backend).into();
+    /// Verifiers of one lane, of the fastest backend and of those that compute in floats. Backends
+    /// that are missing have one lane.
+    static VERIFIERS: std::cell::RefCell<[Verifier; 4]> =
+        [Backend::Portable, Backend::detect(), Backend::Avx2, Backend::Avx512F].map(Verifier::with_backend).into();
 }
 
 fn run(data: &[u8]) {

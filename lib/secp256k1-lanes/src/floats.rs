@@ -39,6 +39,32 @@ pub(crate) trait Floats: Word {
     /// `a` times `b` plus `sum`, rounded once.
     fn multiply_add(a: Self::Float, b: Self::Float, sum: Self::Float) -> Self::Float;
 
+    /// A number below 2^52 as a floating point number.
+    #[inline(always)]
+    fn float_below(self) -> Self::Float {
+        // AVX2 has no conversion from 64-bit integers. In 2^52 plus a number the number is the
+        // mantissa.
+        let end = Self::splat_float(LIMB_END);
+        Self::sub_floats(self.or(Self::bits(end)).as_float(), end)
+    }
+    /// What the sums of bits of a product begin with.
+    #[inline(always)]
+    fn start() -> [Self; 10] {
+        let [a, b, c, d, e, f, g, h, i, j] = BITS_START;
+        [
+            Self::splat(a),
+            Self::splat(b),
+            Self::splat(c),
+            Self::splat(d),
+            Self::splat(e),
+            Self::splat(f),
+            Self::splat(g),
+            Self::splat(h),
+            Self::splat(i),
+            Self::splat(j),
+        ]
+    }
+
     /// Keeps the compiler from changing the order of sums and products, for types that have too few
     /// registers for all products at once. The next product takes its `end` from here.
     #[inline(always)]
@@ -58,16 +84,7 @@ const SIGNED_END: f64 = (3_u64 << 51) as f64;
 /// The low 52 bits as a floating point number.
 #[inline(always)]
 fn float<W: Floats>(limb: W) -> W::Float {
-    float_below(limb.and(W::splat(LIMB_MASK)))
-}
-
-/// A number below 2^52 as a floating point number.
-#[inline(always)]
-fn float_below<W: Floats>(number: W) -> W::Float {
-    // AVX2 has no conversion from 64-bit integers. In 2^52 plus a number the number is the
-    // mantissa.
-    let end = W::splat_float(LIMB_END);
-    W::sub_floats(number.or(W::bits(end)).as_float(), end)
+    limb.and(W::splat(LIMB_MASK)).float_below()
 }
 
 /// What the bits of one low half and of one high half have beside their values.
@@ -118,7 +135,7 @@ const fn without_bits(low: u64, high: u64) -> u64 {
 }
 
 /// What the sums of bits of a product begin with.
-const BITS_START: [u64; 10] = {
+pub(crate) const BITS_START: [u64; 10] = {
     let mut start = START;
     let mut column = 0;
     while column < 10 {
@@ -129,23 +146,6 @@ const BITS_START: [u64; 10] = {
     }
     start
 };
-
-#[inline(always)]
-fn start<W: Floats>() -> [W; 10] {
-    let [a, b, c, d, e, f, g, h, i, j] = BITS_START;
-    [
-        W::splat(a),
-        W::splat(b),
-        W::splat(c),
-        W::splat(d),
-        W::splat(e),
-        W::splat(f),
-        W::splat(g),
-        W::splat(h),
-        W::splat(i),
-        W::splat(j),
-    ]
-}
 
 /// Adds the product of two limbs to its columns, as bits.
 #[inline(always)]
@@ -207,14 +207,14 @@ impl<W: Floats> Multiplier<W> for Fma {
     }
     #[inline(always)]
     fn add_product(columns: &mut [W; 10], a: &[W; 5], b: &[W; 5]) {
-        for (column, start) in columns.iter_mut().zip(BITS_START) {
-            *column = column.add(W::splat(start));
+        for (column, start) in columns.iter_mut().zip(W::start()) {
+            *column = column.add(start);
         }
         add_all(columns, &floats(a), &floats(b));
     }
     #[inline(always)]
     fn product(a: &[W; 5], b: &[W; 5]) -> [W; 10] {
-        let mut columns = start();
+        let mut columns = W::start();
         add_all(&mut columns, &floats(a), &floats(b));
         columns
     }
@@ -226,7 +226,7 @@ impl<W: Floats> Multiplier<W> for Fma {
         let mut end = W::splat_float(PRODUCT_END);
         let mut columns = [W::splat(0); 10];
         add_pairs!(&mut columns, &mut end, a, a, 4 3, 4 2, 4 1, 4 0, 3 2, 3 1);
-        let start = start::<W>();
+        let start = W::start();
         for column in 5..10 {
             columns[column] = columns[column].add(columns[column]).add(start[column]);
         }
@@ -259,7 +259,7 @@ impl<W: Floats> Multiplier<W> for Fma {
         // shorter chain than two multiply-adds.
         let end = W::splat_float(LIMB_END);
         // Exact: a number below 2^42 times one of 10 bits.
-        let product = W::multiply_add(float_below(top), W::splat_float(FOLD_256_LOW as f64), end);
+        let product = W::multiply_add(top.float_below(), W::splat_float(FOLD_256_LOW as f64), end);
         let first = low[0].add(W::bits(product).sub(W::bits(end)));
         let shifted = top.shift_left_by(FOLD_256_SHIFT).and(W::splat(LIMB_MASK));
         [

@@ -109,14 +109,12 @@ mod field;
 mod inverse;
 mod key;
 mod keys;
-mod multiplier;
 mod multiply;
 mod number;
 mod point;
 mod portable;
 mod question;
 mod scalar;
-mod signed;
 mod word;
 
 #[cfg(target_arch = "x86_64")]
@@ -133,8 +131,15 @@ mod eight;
 mod floats;
 #[cfg(target_arch = "x86_64")]
 mod four;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod multiplier;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+#[cfg(any(test, target_arch = "x86_64", target_arch = "aarch64"))]
+mod signed;
+
+#[cfg(all(target_arch = "aarch64", target_endian = "big"))]
+compile_error!("the lanes of NEON are made for little-endian ARM64 only");
 
 pub use check::{Backend, Verifier};
 pub use key::{decompress, is_point};

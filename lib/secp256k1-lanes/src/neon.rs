@@ -5,11 +5,12 @@
     reason = "intrinsics need their instructions, loads and stores a pointer"
 )]
 
-use crate::floats::{Floats, Fma};
+use crate::floats::{BITS_START, Floats, Fma};
 use crate::multiplier::{Multiplier, multiply_with};
 use crate::word::{LANES_MAX, Mask, Row, Word};
 use std::arch::aarch64::*;
 use std::arch::is_aarch64_feature_detected;
+use std::hint::black_box;
 
 /// Two lanes of 64 bits.
 #[derive(Debug, Clone, Copy)]
@@ -134,6 +135,29 @@ impl Floats for Neon {
     #[inline(always)]
     fn multiply_add(a: float64x2_t, b: float64x2_t, sum: float64x2_t) -> float64x2_t {
         compute!(vfmaq_f64(sum, a, b))
+    }
+    #[inline(always)]
+    fn float_below(self) -> float64x2_t {
+        compute!(vcvtq_f64_u64(self.0))
+    }
+    #[inline(always)]
+    fn start() -> [Self; 10] {
+        // Loads are fewer instructions than what makes such constants, which the compiler would
+        // choose if it saw them.
+        static BOTH_LANES: [[u64; 2]; 10] = {
+            let mut lanes = [[0; 2]; 10];
+            let mut column = 0;
+            while column < 10 {
+                lanes[column] = [BITS_START[column]; 2];
+                column += 1;
+            }
+            lanes
+        };
+        let mut start = [Self::splat(0); 10];
+        for (start, lanes) in start.iter_mut().zip(black_box(&BOTH_LANES)) {
+            *start = Self::load(lanes);
+        }
+        start
     }
 }
 

@@ -73,6 +73,9 @@ mod sha;
 #[cfg(target_arch = "aarch64")]
 mod sha_arm;
 
+#[cfg(all(target_arch = "aarch64", target_endian = "big"))]
+compile_error!("the lanes with the SHA2 instructions are made for little-endian ARM64 only");
+
 pub use hasher::{Backend, Hasher, double};
 pub use message::Message;
 

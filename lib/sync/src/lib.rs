@@ -55,6 +55,9 @@
 //! `const`, and [`Mutex`] and the methods that take a [`Duration`](std::time::Duration) are
 //! missing.
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("blockmill-sync is made for 64-bit processors: on others a futex takes another form of time");
+
 pub mod atomic;
 pub mod backoff;
 pub mod contain;

@@ -16,6 +16,7 @@ macro_rules! on_lane_types {
 /// The same without plain integers; says whether there is any.
 macro_rules! on_vector_types {
     (|$word:ident| $body:expr) => {{
+        #[allow(unused_mut, reason = "processors without vectors")]
         let mut any = false;
         #[cfg(target_arch = "x86_64")]
         {

@@ -1,7 +1,7 @@
 //! Checks that the lanes cannot tell go to the caller's closure, and its word counts.
 
-use crate::common::{Rng, kind, valid};
-use secp256k1_lanes::{BATCH, Backend, Check, Kind, Verdict, Verifier};
+use crate::common::{Rng, backends, kind, valid};
+use secp256k1_lanes::{BATCH, Check, Kind, Verdict, Verifier};
 
 /// A check with an r that stands for two x coordinates. `number` is in its message.
 fn doubtful(number: u8, dice: &mut Rng) -> Check {
@@ -16,7 +16,7 @@ fn doubtful(number: u8, dice: &mut Rng) -> Check {
 
 #[test]
 fn the_closure_decides_what_the_lanes_cannot_tell_and_nothing_else() {
-    for backend in [Backend::Avx512, Backend::AvxIfma, Backend::Avx2, Backend::Portable] {
+    for backend in backends() {
         let mut dice = Rng(41);
         let mut verifier = Verifier::with_backend(backend);
         // Sizes around a batch, with doubt at either end of it.

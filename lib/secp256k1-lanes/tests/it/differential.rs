@@ -58,19 +58,34 @@ fn compare(backend: Backend, cases: usize, seed: u64) {
     assert!(held > cases / 3 && held < cases * 2 / 3, "{held} of {done} hold");
 }
 
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn eight_lanes_say_what_libsecp256k1_says() {
     compare(Backend::Avx512, 30_000, 1);
 }
 
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn eight_lanes_of_floats_say_what_libsecp256k1_says() {
+    compare(Backend::Avx512F, 20_000, 5);
+}
+
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn four_lanes_of_ifma_say_what_libsecp256k1_says() {
     compare(Backend::AvxIfma, 30_000, 3);
 }
 
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn four_lanes_say_what_libsecp256k1_says() {
     compare(Backend::Avx2, 20_000, 4);
+}
+
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn two_lanes_say_what_libsecp256k1_says() {
+    compare(Backend::Neon, 20_000, 6);
 }
 
 #[test]
