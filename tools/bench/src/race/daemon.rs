@@ -8,6 +8,7 @@ use super::verdict::Set;
 use crate::node::{Node, last_tip};
 use blockmill_harness::{Failure, Finished, Run, at};
 use serde_json::Value;
+use std::cell::Cell;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -24,6 +25,7 @@ pub(super) struct Racer<'a, 'p> {
     cache_mib: u32,
     errors: PathBuf,
     say: &'a Say<'p>,
+    is_indexed: Cell<bool>,
 }
 
 /// A daemon that answers. It does not outlive this.
@@ -38,8 +40,7 @@ impl Drop for Serving {
 }
 
 impl<'a, 'p> Racer<'a, 'p> {
-    /// Copies the blocks, and lets the daemon index them. It connects one block: the others are
-    /// connected by the runs.
+    /// Copies the blocks into the data directory of a daemon.
     pub(super) fn prepare(
         program: &Path,
         setup: &Setup,
@@ -60,12 +61,9 @@ impl<'a, 'p> Racer<'a, 'p> {
             cache_mib: setup.cache_mib,
             errors: work.join("bitcoind.log"),
             say,
+            is_indexed: Cell::new(false),
         };
         chain.copy(&racer.blocks(), say)?;
-        say.line("bitcoind: indexing the copy of the blocks");
-        racer
-            .until(1, "-reindex")
-            .map_err(|error| format!("bitcoind -reindex: {error}"))?;
         Ok(racer)
     }
 
@@ -89,8 +87,20 @@ impl<'a, 'p> Racer<'a, 'p> {
         watched.run(command.args([how, "-assumevalid=0"]))
     }
 
-    /// Makes the chainstate anew.
+    /// Indexes the blocks. One of them is connected: the runs connect the others.
+    fn index(&self) -> Result<(), Failure> {
+        self.say.line("bitcoind: indexing the copy of the blocks");
+        let indexed = self.until(1, "-reindex");
+        indexed.map_err(|error| format!("-reindex: {error}"))?;
+        self.is_indexed.set(true);
+        Ok(())
+    }
+
+    /// Makes the chainstate anew. The first run indexes the blocks before its time begins.
     pub(super) fn run(&self) -> Result<Run, Failure> {
+        if !self.is_indexed.get() {
+            self.index()?;
+        }
         let finished = self.until(self.chain.height, "-reindex-chainstate")?;
         let log = std::fs::read(self.node.log()).map_err(|_| "has left no log")?;
         if last_tip(&String::from_utf8_lossy(&log)) != self.chain.tip {

@@ -41,15 +41,16 @@ const BITCOIND: &str = "bitcoind -reindex-chainstate";
 /// The tables.
 const RUNS: &str = "runs";
 const SETS: &str = "sets";
-const STAGES: &str = "stages of connect, threads added up";
+const STAGES: &str = "stages of connect";
 const BLOCKS: &str = "blocks";
 const MACHINE: &str = "machine";
 
-const NOTES: [&str; 5] = [
+const NOTES: [&str; 6] = [
     "connect: block files into a new data directory, every script checked; audit: the same blocks in any order, against the set that \
      connect has left; bitcoind: the chainstate anew from indexed block files, every script checked, its undo files written by the first \
      run; ratio: seconds of bitcoind over those of ours; without bitcoind, those of audit over those of connect",
     "count: inputs, coinbases not counted; anonymous mib: largest anonymous memory that was seen in samples",
+    "stages: of the fastest run, threads added up; cpu s: the share of the stage in busy s, of the CPU seconds of the run",
     "the first run after the blocks were read or copied finds them in the memory of the system, as far as they fit",
     "sets: what stats and gettxoutsetinfo say after the run; bitcoind must have the same set",
     "this page and the JSON have figures, versions, and kinds of processor, system and disk. They have no path, and no name of a person, a \

@@ -22,7 +22,7 @@ pub(super) struct Ours<'a, 'p> {
     pub(super) chain: &'a Chain,
     pub(super) work: &'a Path,
     pub(super) say: &'a Say<'p>,
-    /// What the last run of `connect` reports.
+    /// What the fastest run of `connect` reports.
     pub(super) connected: RefCell<Value>,
 }
 
@@ -75,7 +75,11 @@ impl Ours<'_, '_> {
             return Err(format!("ended at height {}, not at the last block", report["height"]).into());
         }
         let run = Self::figures(&finished, &report);
-        self.connected.replace(report);
+        let seconds = |report: &Value| report["seconds"].as_f64();
+        let mut fastest = self.connected.borrow_mut();
+        if seconds(&fastest).is_none_or(|known| seconds(&report) < Some(known)) {
+            *fastest = report;
+        }
         Ok(run)
     }
 
@@ -106,7 +110,9 @@ impl Ours<'_, '_> {
         Set::of(&self.call("stats", &words)?.1)
     }
 
-    /// The chain and the stages, as the last run of `connect` reports them.
+    /// The chain and the stages, as the fastest run of `connect` reports them. Stages have the time
+    /// in which threads worked. The CPU time of the run is shared out alike: threads that wait for
+    /// a core or the disk work in that time, and take no CPU time.
     pub(super) fn rows(&self) -> Vec<Row> {
         let report = self.connected.borrow();
         if report.is_null() {
@@ -116,13 +122,15 @@ impl Ours<'_, '_> {
         for name in ["height", "blocks", "transactions", "inputs", "bytes"] {
             blocks.set(name, report[name].clone());
         }
-        blocks.set("coins_read", report["cache"]["misses"].clone());
-        blocks.set("coins_written", report["flush"]["changes"].clone());
+        blocks.set("store_lookups", report["fetch"]["keys"].clone());
+        blocks.set("store_changes", report["flush"]["changes"].clone());
+        let busy = |stage: &str| report["stages"][stage]["busy_s"].as_f64().unwrap_or(0.0);
+        let all: f64 = STAGE_NAMES.into_iter().map(busy).sum();
+        let cpu = report["cpu_seconds"].as_f64().unwrap_or(0.0);
         let stages = STAGE_NAMES.iter().map(|&stage| {
-            let times = &report["stages"][stage];
-            let row = Row::new(STAGES).with("stage", stage);
-            row.with("busy_s", times["busy_s"].clone())
-                .with("wait_s", times["wait_s"].clone())
+            let row = Row::new(STAGES).with("stage", stage).with("busy_s", busy(stage));
+            row.with("wait_s", report["stages"][stage]["wait_s"].clone())
+                .with("cpu_s", cpu * busy(stage) / all)
         });
         stages.chain([blocks]).collect()
     }

@@ -67,7 +67,7 @@ impl Watched<'_, '_> {
                 return;
             }
             let lines = last_lines(self.log);
-            let line = lines.last().map_or("no word yet", String::as_str);
+            let line = lines.last().map_or("at work", String::as_str);
             // A log that stands still is said, too: the process may hang.
             let words = if line == said { "still: " } else { "" };
             self.say.line(&format!("{}: {words}{line}", self.name));
