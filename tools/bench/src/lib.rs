@@ -1,8 +1,8 @@
 //! The benchmarks of `blockmill-bench`: Blockmill's parts beside their peers.
 //!
 //! A benchmark makes its own input, runs all contenders on it in turns, checks each result, and
-//! returns a report of rows. `race` alone takes its input from the user. `blockmill_harness` has the turns, the processes and the report. In
-//! reading order:
+//! returns a report of rows. `race` alone takes its input from the user. `blockmill_harness` has
+//! the turns, the processes and the report. In reading order:
 //! - `options`: how much is done, and with which commands;
 //! - `connect`: block files to a validated UTXO set, ours beside Core's, or beside an earlier
 //!   `blockmill`; also with less memory than the coins take;

@@ -1,8 +1,8 @@
 //! The command `blockmill-bench`: one of the benchmark tables.
 //!
 //! The table goes to standard output, progress and messages to standard error. Exit status: 0 done;
-//! 1 the report is whole, and contenders of `race` have different results; 2 wrong usage; 3 an error
-//! or a wrong result stopped the benchmark, or a contender of `race` has failed.
+//! 1 the report is whole, and contenders of `race` have different results; 2 wrong usage; 3 an
+//! error or a wrong result stopped the benchmark, or a contender of `race` has failed.
 
 use blockmill_bench::{Failure, Options, Usage, Wrong};
 use clap::builder::{PossibleValue, PossibleValuesParser};

@@ -1,5 +1,5 @@
-//! The operating system and the disks, in words that name nothing of the user's: no path, no host, no
-//! volume.
+//! The operating system and the disks, in words that name nothing of the user's: no path, no host,
+//! no volume.
 
 use crate::failure::{Failure, at};
 use std::ffi::OsStr;
@@ -107,7 +107,8 @@ fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<(&'a str, &'a str)> {
     found.map(|(_, file_system, source)| (file_system, source))
 }
 
-/// A path of the list of mounts, which has blanks, tabs, line ends and backslashes as octal numbers.
+/// A path of the list of mounts, which has blanks, tabs, line ends and backslashes as octal
+/// numbers.
 fn unescaped(text: &str) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

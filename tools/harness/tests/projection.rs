@@ -1,7 +1,8 @@
-//! The projection for the main network in `docs/main-network.md`: what `docs/projection.json` counts,
-//! times what the results in `docs/measured` cost. These are the JSON files of `blockmill-bench
-//! signatures` and `blockmill-bench race` as they were written. With `BLOCKMILL_WRITE_FIGURES` the
-//! tables are written into the page, and the hours of two cores into `docs/figures.json`.
+//! The projection for the main network in `docs/main-network.md`: what `docs/projection.json`
+//! counts, times what the results in `docs/measured` cost. These are the JSON files of
+//! `blockmill-bench signatures` and `blockmill-bench race` as they were written. With
+//! `BLOCKMILL_WRITE_FIGURES` the tables are written into the page, and the hours of two cores into
+//! `docs/figures.json`.
 
 use serde_json::Value;
 use std::fmt::Write;

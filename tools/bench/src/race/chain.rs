@@ -74,7 +74,8 @@ impl Chain {
     }
 
     /// Writes the blocks, and no others, into a new folder: in the order of the chain, in files as
-    /// Core's, without a key. All is on disk at the end, so that the first run does not wait for it.
+    /// Core's, without a key. All is on disk at the end, so that the first run does not wait for
+    /// it.
     pub(super) fn copy(&self, folder: &Path, say: &Say<'_>) -> Result<(), Failure> {
         std::fs::create_dir_all(folder).map_err(at(folder))?;
         let magic = self.blocks.params().magic().0;

@@ -7,8 +7,9 @@
 //! A contender that fails has a row that says so, and the others go on. The report is meant to be
 //! sent to others, so it has no path and no name of the user's.
 //!
-//! In reading order: `setup`, what the options come to; `chain`, the blocks; `ours` and `daemon`, the
-//! contenders; `runs`, a process whose progress is shown; `verdict`, whether all have the same set.
+//! In reading order: `setup`, what the options come to; `chain`, the blocks; `ours` and `daemon`,
+//! the contenders; `runs`, a process whose progress is shown; `verdict`, whether all have the same
+//! set.
 
 mod chain;
 mod daemon;

@@ -27,8 +27,8 @@ impl Set {
     }
 }
 
-/// Adds the rows of the sets to those of the runs, and says what is wrong: sets that differ, or else
-/// contenders that have failed.
+/// Adds the rows of the sets to those of the runs, and says what is wrong: sets that differ, or
+/// else contenders that have failed.
 pub(super) fn verdict(rows: &mut Vec<Row>, sets: &[(&'static str, Set)]) -> Option<Wrong> {
     let failed: Vec<String> = rows
         .iter()
