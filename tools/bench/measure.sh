@@ -37,4 +37,7 @@ bytes avx2 avx2 avx2
 bytes neither portable single
 scripts avx512 avx512 avx512
 scripts avx2 avx2 avx2
-BLOCKMILL_WRITE_FIGURES=1 cargo test --release -p blockmill-harness --test projection --test figures
+export BLOCKMILL_WRITE_FIGURES=1
+cargo test --release -p blockmill-harness --test projection
+# The hours are among the figures that stand on several pages.
+cargo test --release -p blockmill-harness --test figures
