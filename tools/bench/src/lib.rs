@@ -1,12 +1,14 @@
 //! The benchmarks of `blockmill-bench`: Blockmill's parts beside their peers.
 //!
 //! A benchmark makes its own input, runs all contenders on it in turns, checks each result, and
-//! returns a report of rows. `blockmill_harness` has the turns, the processes and the report. In
-//! reading order:
+//! returns a report of rows. `race` alone takes its input from the user. `blockmill_harness` has
+//! the turns, the processes and the report. In reading order:
 //! - `options`: how much is done, and with which commands;
 //! - `connect`: block files to a validated UTXO set, ours beside Core's, or beside an earlier
 //!   `blockmill`; also with less memory than the coins take;
 //! - `audit`: whole chains validated in any order, beside `connect` and Core's daemon;
+//! - `race`: `connect`, `audit` and the daemon over somebody's own block files;
+//! - `node`: the daemon in a data directory of ours;
 //! - `signatures`: signature checks verified many at once, beside libsecp256k1, and hashes;
 //! - `locks`: the semaphore and the critical section, beside other locks;
 //! - `queues`: the check queue and the work queue, beside other queues and pools;
@@ -23,12 +25,14 @@ mod audit;
 mod coinmap;
 mod connect;
 mod locks;
+mod node;
 mod options;
 mod queues;
+mod race;
 mod signatures;
 
-pub use blockmill_harness::Failure;
-pub use options::Options;
+pub use blockmill_harness::{Failure, Wrong};
+pub use options::{Options, Usage};
 
 use blockmill_harness::{Progress, Report, at, chart_file, page};
 use std::fs::File;
@@ -39,7 +43,7 @@ use std::path::{Path, PathBuf};
 type Bench = fn(&Options, Progress<'_>) -> Result<Report, Failure>;
 
 /// The benchmarks, each with what it measures.
-const BENCHES: [(&str, &str, Bench); 7] = [
+const BENCHES: [(&str, &str, Bench); 8] = [
     (
         "connect",
         "block files to a validated set, beside Core's ChainstateManager",
@@ -63,6 +67,11 @@ const BENCHES: [(&str, &str, Bench); 7] = [
         "whole chains validated in any order, beside bitcoind",
         audit::report,
     ),
+    (
+        race::NAME,
+        "your own block files: connect, audit, and bitcoind where it is given",
+        race::report,
+    ),
 ];
 
 /// The names of the benchmarks, each with what it measures.
@@ -74,7 +83,8 @@ pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// then writes the files of the options. All files are opened before the first run.
 ///
 /// # Errors
-/// If a result is not the expected one, or a run or a file fails.
+/// [`Usage`] if options are missing; [`Wrong`] if the report is whole and says that something is
+/// wrong; else if a result is not the expected one, or a run or a file fails.
 pub fn run(name: &str, options: &Options, out: &mut dyn Write, progress: Progress<'_>) -> Result<(), Failure> {
     // The benchmark has started this process for one of its runs.
     match (&options.part, name) {
@@ -84,6 +94,8 @@ pub fn run(name: &str, options: &Options, out: &mut dyn Write, progress: Progres
     }
     let bench = BENCHES.iter().find(|bench| bench.0 == name);
     let (_, _, report) = bench.ok_or_else(|| format!("there is no benchmark '{name}'"))?;
+    let named = (name == race::NAME).then(|| race::with_files(options)).transpose()?;
+    let options = named.as_ref().unwrap_or(options);
     // Opened before the runs, so that a path that cannot be written fails at once.
     for path in [&options.json, &options.html, &options.svg].into_iter().flatten() {
         open(path).map_err(at(path))?;
@@ -98,7 +110,11 @@ pub fn run(name: &str, options: &Options, out: &mut dyn Write, progress: Progres
     write(&options.json, &|| format!("{:#}\n", report.json()))?;
     write(&options.html, &|| page(&report, options.targets))?;
     let chart = report.axes.and_then(|axes| chart_file(axes, &report.rows));
-    write(&options.svg, &|| chart.clone().unwrap_or_default())
+    write(&options.svg, &|| chart.clone().unwrap_or_default())?;
+    match report.wrong {
+        Some(wrong) => Err(wrong.into()),
+        None => Ok(()),
+    }
 }
 
 /// Opens a file for writing later. Its content stays until then.

@@ -1,9 +1,10 @@
 //! The command `blockmill-bench`: one of the benchmark tables.
 //!
 //! The table goes to standard output, progress and messages to standard error. Exit status: 0 done;
-//! 2 wrong usage; 3 an error or a wrong result stopped the benchmark.
+//! 1 the report is whole, and contenders of `race` have different results; 2 wrong usage; 3 an
+//! error or a wrong result stopped the benchmark, or a contender of `race` has failed.
 
-use blockmill_bench::Options;
+use blockmill_bench::{Failure, Options, Usage, Wrong};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Parser, ValueEnum};
 use serde_json::json;
@@ -67,8 +68,16 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log(arguments.log, "error", "failed", &error.to_string());
-            ExitCode::from(3)
+            ExitCode::from(status(&error))
         }
+    }
+}
+
+fn status(error: &Failure) -> u8 {
+    match error.downcast_ref() {
+        Some(Wrong::Differs(_)) => 1,
+        _ if error.is::<Usage>() => 2,
+        _ => 3,
     }
 }
 

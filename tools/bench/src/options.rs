@@ -1,8 +1,11 @@
 //! How much a benchmark does, and with which commands.
 
+use blockmill_block::Network;
 use blockmill_harness::{Failure, at};
 use clap::Args;
 use serde::Serialize;
+use std::error::Error;
+use std::fmt::{self, Display};
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
@@ -31,16 +34,53 @@ pub struct Options {
     /// For connect: run an earlier blockmill command in turns with this one, and no other peer
     #[arg(long, value_name = "PATH")]
     pub before: Option<PathBuf>,
-    /// For connect and audit: add rows of Bitcoin Core's daemon over the same files
+    /// For connect, audit and race: add rows of Bitcoin Core's daemon over the same blocks
     #[arg(long, value_name = "PATH")]
     pub bitcoind: Option<PathBuf>,
     /// For connect: add a chain of 6 million inputs and 23 million coins; its runs take minutes
     #[arg(long)]
     pub big: bool,
+    /// For race: the folder with the block files of a node; nothing is written there
+    #[arg(long, value_name = "DIR")]
+    pub blocks: Option<PathBuf>,
+    /// For race: the network of the blocks [default: bitcoin]
+    #[arg(long, value_name = "NAME")]
+    pub network: Option<Network>,
+    /// For race: the last height [default: that of the best chain in the files]
+    #[arg(long, value_name = "HEIGHT")]
+    pub to: Option<u32>,
+    /// For race: the folder for the results, and meanwhile for all that is made on the way
+    /// [default: blockmill-race]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// For race: memory for coins in MiB, of each contender [default: 450]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
+    pub dbcache: Option<u32>,
+    /// For race: runs of each contender, in turns [default: 1]
+    #[arg(long, value_name = "N", value_parser = runs)]
+    pub runs: Option<usize>,
     /// The part of a benchmark that runs in this process; the benchmark passes this option
     #[arg(long, hide = true)]
     pub part: Option<String>,
 }
+
+/// A number of runs.
+fn runs(text: &str) -> Result<usize, String> {
+    let runs = text.parse().ok().filter(|&runs| runs > 0);
+    runs.ok_or_else(|| "a number above 0 is expected".to_owned())
+}
+
+/// Options that no benchmark can run with.
+#[derive(Debug)]
+pub struct Usage(pub(crate) String);
+
+impl Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Usage {}
 
 impl Options {
     /// The value for this size: of a test, of a short form, of the figures in the documents.

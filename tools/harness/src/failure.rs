@@ -1,12 +1,30 @@
 //! What ends a benchmark, and the check of a result.
 
 use std::error::Error;
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display};
 use std::io;
 use std::path::PathBuf;
 
 /// What ends a benchmark.
 pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// What is wrong with the result of a report that is whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wrong {
+    /// Contenders that should have the same result have different ones.
+    Differs(String),
+    /// A contender has no result.
+    Failed(String),
+}
+
+impl Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Differs(words) | Self::Failed(words)) = self;
+        f.write_str(words)
+    }
+}
+
+impl Error for Wrong {}
 
 /// Adds the path of a file to an error of the operating system.
 pub fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Failure {

@@ -15,6 +15,7 @@
 //! - `report`: rows, claims, the text table, JSON;
 //! - `page`, `chart`: the report as a page with curves;
 //! - `machine`: the machine of the runs;
+//! - `system`: its operating system and its disks;
 //! - `coins`: coins for maps and stores.
 //!
 //! ```
@@ -45,16 +46,18 @@ mod report;
 mod row;
 mod run;
 mod spread;
+mod system;
 mod turns;
 
 pub use chart::{Axes, file as chart_file};
 pub use clock::{Stopwatch, process_cpu_seconds, thread_cpu_seconds, timed};
-pub use failure::{Failure, at, same};
+pub use failure::{Failure, Wrong, at, same};
 pub use machine::Machine;
 pub use page::page;
-pub use process::{Finished, finish, number_in, part, print, status_bytes};
+pub use process::{Finished, finish, finish_watched, number_in, part, print, status_bytes};
 pub use report::{Claim, Report};
 pub use row::Row;
 pub use run::Run;
 pub use spread::Spread;
+pub use system::{disk_of, free_bytes, operating_system};
 pub use turns::{Clock, Contender, Progress, Turns, ratio};

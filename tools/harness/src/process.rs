@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -89,6 +89,19 @@ fn cpu_seconds(stat: &str) -> f64 {
 /// # Errors
 /// If the command does not start, or fails.
 pub fn finish(command: &mut Command, name: &str) -> Result<Finished, Failure> {
+    let (finished, status) = finish_watched(command, &mut || ())?;
+    if status.success() {
+        return Ok(finished);
+    }
+    Err(format!("{name}: {status}: {}", finished.lines.join(" ")).into())
+}
+
+/// Runs a command to its end, whatever its exit status. `tick` is called with every sample of its
+/// memory, so that it can say how far the command is.
+///
+/// # Errors
+/// If the command does not start.
+pub fn finish_watched(command: &mut Command, tick: &mut dyn FnMut()) -> Result<(Finished, ExitStatus), Failure> {
     let start = Instant::now();
     let program = command.get_program().to_owned();
     let mut child = command
@@ -97,17 +110,14 @@ pub fn finish(command: &mut Command, name: &str) -> Result<Finished, Failure> {
         .spawn()
         .map_err(at(program))?;
     // The exit status is read after the counters, which go with it.
-    let mut finished = watch(&mut child);
+    let mut finished = watch(&mut child, tick);
     let status = child.wait()?;
     finished.run.seconds = start.elapsed().as_secs_f64();
-    if status.success() {
-        return Ok(finished);
-    }
-    Err(format!("{name}: {status}: {}", finished.lines.join(" ")).into())
+    Ok((finished, status))
 }
 
 /// Reads all that a process prints. Samples it until it has printed a line or has ended.
-fn watch(child: &mut Child) -> Finished {
+fn watch(child: &mut Child, tick: &mut dyn FnMut()) -> Finished {
     let (sender, printed) = mpsc::channel::<()>();
     let out = child.stdout.take();
     let process = child.id();
@@ -127,6 +137,7 @@ fn watch(child: &mut Child) -> Finished {
         // Nothing is ever sent: the reader drops its end after the first line.
         while printed.recv_timeout(SAMPLE_EVERY) != Err(RecvTimeoutError::Disconnected) {
             finished.sample(process);
+            tick();
         }
         reader.join().unwrap_or_default()
     });
@@ -208,5 +219,14 @@ mod tests {
         assert!(part::<String>(&mut shell("echo 7"), "a run").is_err());
         let error = finish(&mut Command::new("/nowhere/program"), "a run").unwrap_err();
         assert!(error.to_string().starts_with("/nowhere/program: "), "{error}");
+    }
+
+    #[test]
+    fn a_watcher_hears_while_the_process_runs_and_gets_its_status() {
+        let mut ticks = 0;
+        let (finished, status) =
+            finish_watched(&mut shell("sleep 0.2; echo said; exit 3"), &mut || ticks += 1).unwrap();
+        assert_eq!((finished.lines, status.code()), (vec!["said".to_owned()], Some(3)));
+        assert!(ticks > 1, "{ticks}");
     }
 }

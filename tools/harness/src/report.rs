@@ -1,6 +1,7 @@
 //! A benchmark's result: rows, the claims that follow from them, and notes.
 
 use crate::chart::Axes;
+use crate::failure::Wrong;
 use crate::machine::Machine;
 use crate::row::{Row, heading};
 use serde::Serialize;
@@ -26,6 +27,8 @@ pub struct Report {
     pub claims: Vec<Claim>,
     /// What the curves of each table show.
     pub axes: Option<Axes>,
+    /// What is wrong although the report is whole. The rows say it, too.
+    pub wrong: Option<Wrong>,
 }
 
 /// A claim about the rows.
@@ -63,6 +66,7 @@ impl Report {
             rows: Vec::new(),
             claims: Vec::new(),
             axes: None,
+            wrong: None,
         }
     }
 

@@ -35,6 +35,7 @@ pub struct Contender<'a> {
     row: Row,
     beside: Option<Beside>,
     runs_max: usize,
+    may_fail: bool,
     run: Box<dyn FnMut() -> Result<Run, Failure> + 'a>,
 }
 
@@ -46,6 +47,7 @@ impl<'a> Contender<'a> {
             row,
             beside: None,
             runs_max: usize::MAX,
+            may_fail: false,
             run: Box::new(run),
         }
     }
@@ -70,6 +72,12 @@ impl<'a> Contender<'a> {
     /// runs that there are.
     pub fn at_most(self, runs: usize) -> Self {
         Self { runs_max: runs, ..self }
+    }
+
+    /// A run that fails does not end the turns of the others. The row then has the words of the
+    /// error as `failed`, and no figure, not even of runs before.
+    pub fn may_fail(self) -> Self {
+        Self { may_fail: true, ..self }
     }
 }
 
@@ -97,7 +105,7 @@ impl Turns {
     /// Runs all contenders in turns. Returns a row for each, in their order.
     ///
     /// # Errors
-    /// The first error of a run.
+    /// The first error of a run that must not fail.
     pub fn take(
         self,
         title: &str,
@@ -105,6 +113,7 @@ impl Turns {
         progress: Progress<'_>,
     ) -> Result<Vec<Row>, Failure> {
         let mut all: Vec<Vec<Run>> = contenders.iter().map(|_| Vec::new()).collect();
+        let mut failures: Vec<Option<String>> = contenders.iter().map(|_| None).collect();
         for turn in 1..=self.runs {
             let mut order: Vec<usize> = (0..contenders.len()).collect();
             if turn % 2 == 0 {
@@ -114,10 +123,22 @@ impl Turns {
             for index in order {
                 let contender = &mut contenders[index];
                 // Its neighbours are compared with the runs that there are.
-                if turn > contender.runs_max {
+                if turn > contender.runs_max || failures[index].is_some() {
                     continue;
                 }
-                let run = (contender.run)()?;
+                let run = match (contender.run)() {
+                    Err(error) if contender.may_fail => {
+                        progress(&format!(
+                            "{title}, run {turn} of {}: {}: {error}",
+                            self.runs, contender.name
+                        ));
+                        failures[index] = Some(error.to_string());
+                        // Nobody is compared with some of its runs.
+                        all[index].clear();
+                        continue;
+                    }
+                    run => run?,
+                };
                 if run.seconds > LONG_SECONDS {
                     let name = &contender.name;
                     progress(&format!(
@@ -130,19 +151,26 @@ impl Turns {
         }
         progress(&words(title, &contenders, self.runs));
         let find = |name: &str| contenders.iter().position(|other| other.name == name);
-        let rows = contenders.iter().zip(&all).map(|(contender, own)| {
-            let mut row = contender.row.clone().timed(own);
-            let other = |name: &str| find(name).map_or(&[][..], |index| &all[index]);
-            let ratio = match &contender.beside {
-                Some(Beside::Peer(peer)) => ratio(self.clock, other(peer), own),
-                Some(Beside::Ours(ours)) => ratio(self.clock, own, other(ours)),
-                None => None,
-            };
-            if let Some(ratio) = ratio {
-                row.set_spread("ratio", ratio);
-            }
-            row
-        });
+        let rows = contenders
+            .iter()
+            .zip(&all)
+            .zip(failures)
+            .map(|((contender, own), failed)| {
+                if let Some(words) = failed {
+                    return contender.row.clone().with("failed", words);
+                }
+                let mut row = contender.row.clone().timed(own);
+                let other = |name: &str| find(name).map_or(&[][..], |index| &all[index]);
+                let ratio = match &contender.beside {
+                    Some(Beside::Peer(peer)) => ratio(self.clock, other(peer), own),
+                    Some(Beside::Ours(ours)) => ratio(self.clock, own, other(ours)),
+                    None => None,
+                };
+                if let Some(ratio) = ratio {
+                    row.set_spread("ratio", ratio);
+                }
+                row
+            });
         Ok(rows.collect())
     }
 }
@@ -235,5 +263,22 @@ mod tests {
         let contenders = vec![Contender::new("ours", row("ours"), || Err("wrong".into()))];
         let error = Turns::new(2).by(Clock::Cpu).take("title", contenders, &mut |_| ());
         assert_eq!(error.unwrap_err().to_string(), "wrong");
+    }
+
+    #[test]
+    fn a_contender_that_may_fail_has_a_row_that_says_so() {
+        let mut left = [4.0].into_iter();
+        let contenders = vec![
+            Contender::new("ours", row("ours"), || run(1.0, 10)).beside_peer("peer"),
+            Contender::new("peer", row("peer"), || run(left.next().ok_or("gone")?, 10))
+                .beside_ours("ours")
+                .may_fail(),
+        ];
+        let rows = Turns::new(3).take("title", contenders, &mut |_| ()).unwrap();
+        assert_eq!(
+            (rows[0].number("runs"), rows[0].number("ratio_median")),
+            (Some(3.0), None)
+        );
+        assert_eq!(rows[1], row("peer").with("failed", "gone"));
     }
 }

@@ -96,6 +96,7 @@ fn pages_have_the_figures_of_the_file() {
         let filled = fill(&text, figures, machines);
         if std::env::var_os("BLOCKMILL_WRITE_FIGURES").is_some() && filled.text != text {
             fs::write(&page, &filled.text).expect("a page can be written");
+            found.extend(filled.names);
             continue;
         }
         faults.extend(filled.faults.iter().map(|fault| format!("{}: {fault}", page.display())));

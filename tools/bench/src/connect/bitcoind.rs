@@ -1,11 +1,12 @@
 //! Bitcoin Core's daemon as a peer. It indexes the block files before the runs. A run rebuilds the
 //! chainstate from them.
 
+use crate::node::{Node, last_tip};
 use crate::options::temporary_directory;
+use blockmill_block::Network;
 use blockmill_chaingen::Summary;
 use blockmill_harness::{Failure, Run, at, finish};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use tempfile::TempDir;
 
 /// Memory for coins in MiB where nothing else is said: Core's default, and its library offers no
@@ -14,17 +15,24 @@ pub(crate) const CACHE_MIB: u32 = 450;
 
 /// A daemon with a data directory of its own, which holds the blocks.
 pub(crate) struct Daemon {
-    program: PathBuf,
-    data: TempDir,
+    node: Node,
+    /// Its data directory, which goes with it.
+    _data: TempDir,
     height: u32,
 }
 
 impl Daemon {
     /// Copies the blocks, and lets the daemon index them.
     pub(super) fn prepare(program: &Path, blocks: &Path, expected: &Summary) -> Result<Self, Failure> {
-        let daemon = Self {
+        let data = temporary_directory()?;
+        let node = Node {
             program: program.to_owned(),
-            data: temporary_directory()?,
+            data: data.path().to_owned(),
+            network: Network::Regtest,
+        };
+        let daemon = Self {
+            node,
+            _data: data,
             height: expected.height,
         };
         let folder = daemon.blocks();
@@ -40,11 +48,7 @@ impl Daemon {
 
     /// The folder with its block files and undo files.
     pub(crate) fn blocks(&self) -> PathBuf {
-        self.data.path().join("regtest/blocks")
-    }
-
-    fn log(&self) -> PathBuf {
-        self.data.path().join("regtest/debug.log")
+        self.node.blocks()
     }
 
     /// Rebuilds the chainstate, with `cache_mib` MiB for coins, and returns the tip. With
@@ -58,37 +62,18 @@ impl Daemon {
         let assumed = format!("-assumevalid={}", assumed.unwrap_or("0"));
         let run = self.run(&["-reindex-chainstate", &assumed], threads, cache_mib)?;
         // The daemon answers no call here: it has no server, and has ended.
-        let log = std::fs::read_to_string(self.log()).map_err(at(self.log()))?;
+        let log = std::fs::read_to_string(self.node.log()).map_err(at(self.node.log()))?;
         Ok((run, last_tip(&log).to_owned()))
     }
 
-    /// Runs the daemon until it has reached the height of the chain. With 0 threads it chooses the
-    /// number of threads for scripts.
+    /// Runs the daemon until it has reached the height of the chain.
     fn run(&self, more: &[&str], threads: usize, cache_mib: u32) -> Result<Run, Failure> {
         // The daemon would append to the log of an earlier run.
-        let _ = std::fs::remove_file(self.log());
-        let mut command = Command::new(&self.program);
-        command
-            .args(["-regtest", "-server=0", "-listen=0", "-connect=0", "-dnsseed=0"])
-            // On regtest the default is to check the whole index after every block.
-            .args(["-printtoconsole=0", "-persistmempool=0", "-checkblockindex=0"])
-            .arg(format!("-datadir={}", self.data.path().display()))
-            .arg(format!("-dbcache={cache_mib}"))
-            .arg(format!("-par={threads}"))
-            // It ends by itself there, so nobody has to ask how far it is.
-            .arg(format!("-stopatheight={}", self.height))
-            .args(more);
-        let finished = finish(&mut command, "bitcoind")?;
+        let _ = std::fs::remove_file(self.node.log());
+        let mut command = self.node.until(self.height, threads, cache_mib);
+        let finished = finish(command.args(more), "bitcoind")?;
         Ok(finished.run.with("anonymous_mib", finished.anonymous_mib))
     }
-}
-
-/// The last tip that a log names.
-fn last_tip(log: &str) -> &str {
-    let lines = log.lines().rev();
-    let mut tips = lines.filter_map(|line| line.split("UpdateTip: new best=").nth(1));
-    let rest = tips.next().and_then(|rest| rest.split_whitespace().next());
-    rest.unwrap_or("")
 }
 
 #[cfg(test)]
@@ -120,7 +105,7 @@ mod tests {
         let copied = std::fs::read(daemon.blocks().join(&summary.files[0])).unwrap();
         assert_eq!(copied, std::fs::read(blocks.join(&summary.files[0])).unwrap());
         assert_eq!(daemon.connect(3, 4_000, Some("cc")).unwrap().1, "bb");
-        let calls = std::fs::read_to_string(daemon.data.path().join("calls")).unwrap();
+        let calls = std::fs::read_to_string(daemon.node.data.join("calls")).unwrap();
         let calls: Vec<_> = calls.lines().collect();
         for (call, end) in calls.iter().zip([
             "-dbcache=450 -par=0 -stopatheight=3 -reindex -assumevalid=0",
@@ -130,6 +115,5 @@ mod tests {
         }
         let error = Daemon::prepare(&stand_in(directory.path(), "bb", 3), &blocks, &summary);
         assert!(error.err().unwrap().to_string().contains("said"));
-        assert_eq!(last_tip("nothing"), "");
     }
 }

@@ -15,7 +15,7 @@ mod manager;
 mod site;
 
 pub(crate) use bitcoind::CACHE_MIB;
-pub(crate) use site::{Connect, IN_LANES, ONE_BY_ONE, Site, call};
+pub(crate) use site::{Connect, IN_LANES, ONE_BY_ONE, STAGES, Site, call};
 
 use crate::options::Options;
 use crate::signatures::lanes_are_fast;

@@ -16,7 +16,7 @@ pub(crate) const ONE_BY_ONE: &str = "kernel";
 pub(crate) const IN_LANES: &str = "lanes";
 
 /// The stages of the pipeline.
-const STAGES: [&str; 7] = ["read", "decode", "fetch", "resolve", "check", "commit", "flush"];
+pub(crate) const STAGES: [&str; 7] = ["read", "decode", "fetch", "resolve", "check", "commit", "flush"];
 
 /// Block files, and the daemon that has indexed them.
 pub(crate) struct Site {

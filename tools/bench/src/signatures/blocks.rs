@@ -2,7 +2,7 @@
 
 use super::kinds::{KINDS, kind_of};
 use super::work::{Transaction, Way, Work};
-use super::{ALL, BLOCKS, Plan, counted, ours};
+use super::{ALL, BLOCKS, Plan, backend, counted, ours};
 use blockmill_block::{Block, BlockUndo, Network};
 use blockmill_harness::{Clock, Contender, Failure, Progress, Row, Turns, at};
 use blockmill_kernel::KernelVerifier;
@@ -125,9 +125,11 @@ fn beside(work: &Work, name: &str, plan: Plan, progress: Progress<'_>) -> Result
     let run = || counted(&verifier, || work.time(&verifier, Way::Deferring, name));
     let peer = || work.time(&KernelVerifier, Way::Ordinary, name);
     let row = |who: &str| Row::new(BLOCKS).with("what", name).with("who", who);
+    let mut lanes = row("lanes");
+    lanes.set_hidden("lanes", backend());
     let contenders = vec![
         Contender::new(PEER, row(PEER), peer),
-        Contender::new("lanes", row("lanes"), run).beside_peer(PEER),
+        Contender::new("lanes", lanes, run).beside_peer(PEER),
     ];
     Turns::new(plan.runs).by(Clock::Cpu).take(name, contenders, progress)
 }

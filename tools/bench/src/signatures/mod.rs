@@ -41,7 +41,7 @@ struct Plan {
 }
 
 /// The backend of the lanes on this machine.
-fn backend() -> &'static str {
+pub(crate) fn backend() -> &'static str {
     match Verifier::new().backend() {
         Backend::Avx512 => "AVX-512 with IFMA",
         Backend::Avx512F => "AVX-512 without IFMA",
