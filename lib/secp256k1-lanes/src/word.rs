@@ -159,7 +159,8 @@ pub(crate) trait Word: Copy + Debug {
     /// The lanes of `yes` where the mask is set, those of `no` elsewhere.
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
 
-    /// Rows of a table by their numbers, transposed: word `j` has the number `j` of each lane's row.
+    /// Rows of a table by their numbers, transposed: word `j` has the number `j` of each lane's
+    /// row.
     fn load_rows(table: &[Row], index: Self) -> [Self; 8];
     /// The reverse, for rows at equal distances: lane `i` goes to row `first + i * stride`.
     fn store_rows(table: &mut [Row], first: usize, stride: usize, words: [Self; 8]);

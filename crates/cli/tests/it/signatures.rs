@@ -48,7 +48,12 @@ fn every_way_leads_to_the_same_set() {
             assert_eq!(json["height"], BLOCKS);
             let signatures = json["signatures"].as_object().unwrap();
             let keys: Vec<_> = signatures.keys().map(String::as_str).collect();
-            assert_eq!(keys, ["again", "cannot_tell", "kernel", "lanes", "rechecked"]);
+            assert_eq!(
+                keys,
+                ["again", "cannot_tell", "kernel", "lanes", "measured", "rechecked"]
+            );
+            // Nothing is to be chosen where a way is asked for, or no batch is full.
+            assert!(signatures["measured"].is_null(), "{way}: {signatures:?}");
             let count = |key: &str| signatures[key].as_u64().unwrap();
             let what = format!("{way} {fast_lanes}: {signatures:?}");
             if way == "lanes" {
