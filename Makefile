@@ -19,7 +19,7 @@ help:
 	@echo "make features  the command with each set of its features"
 	@echo "make models the lock-free parts under loom, and over the portable twin of futexes"
 	@echo "make memcheck  those parts and the coin map under valgrind; make one-core  the same on one core"
-	@echo "make arm64  crates for ARM64, cross-built, their unit tests under qemu"
+	@echo "make arm64  crates for ARM64, cross-built, their tests under qemu"
 	@echo "make fuzz   all fuzz targets, a short while each (four minutes)"
 	@echo "make lint   formatting, clippy with warnings denied, documentation"
 	@echo "make bench  the benchmark tables (minutes)"
@@ -167,12 +167,12 @@ models:
 
 # ARM64 on another machine. The list holds what needs no kernel.
 ARM64_CRATES := blockmill-sync blockmill-pool blockmill-checkqueue blockmill-workqueue sha256-lanes secp256k1-lanes
-ARM64_TESTS ?= $(addprefix -p ,$(ARM64_CRATES)) --lib
+ARM64_TESTS ?= $(addprefix -p ,$(ARM64_CRATES)) --lib --tests
 # Plain integers, the same on all processors, and minutes under qemu.
 ARM64_LEFT_OUT := --skip every_planted_fault_is_found
 
 arm64: arm64-deps fetch
-	tools/arm64 test $(ARM64_TESTS) $(CARGO_FLAGS) -- $(ARM64_LEFT_OUT)
+	BLOCKMILL_TEST_LANES_DIFFERENTIAL=5000 BLOCKMILL_TEST_LANES_KNOWN=5000 tools/arm64 test $(ARM64_TESTS) $(CARGO_FLAGS) -- $(ARM64_LEFT_OUT)
 
 # Parts whose threads share memory. The first run searches for leaks, and skips the tests that leak on
 # purpose (`forg`); the second runs those.
