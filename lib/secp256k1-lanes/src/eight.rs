@@ -50,9 +50,9 @@ impl Mask for Mask8 {
 /// An intrinsic that only computes.
 macro_rules! compute {
     ($call:expr) => {
-        // SAFETY: the intrinsic touches no memory. Its instructions are there: a type of eight lanes
-        // is used only by a `Verifier` whose backend was chosen after its `is_available` had said
-        // so, and by tests that ask the same.
+        // SAFETY: the intrinsic touches no memory. Its instructions are there: a type of eight
+        // lanes is used only by a `Verifier` whose backend was chosen after its `is_available` had
+        // said so, and by tests that ask the same.
         unsafe { $call }
     };
 }

@@ -2,14 +2,13 @@
 //!
 //! All threads load blocks ahead (`prefetch`). Blocks are resolved in windows, by all threads
 //! (`window`), or one by one by the connecting thread (`apply`). All threads check scripts, while
-//! the next blocks are resolved. There are two tips.
+//! the next blocks are resolved.
+//!
 //! The active tip is fully verified. Above it are the blocks *in flight*: applied to the cache,
 //! scripts still running. A block is committed when its checks have passed and all blocks below it
 //! are committed. If a check fails, or if the run stops, the blocks in flight are disconnected with
-//! their undo data, the highest one first.
-//!
-//! A flush freezes the cache when no block is in flight, so it only ever writes what is fully
-//! validated.
+//! their undo data, the highest one first. A flush freezes the cache when no block is in flight, so
+//! it only ever writes what is fully validated.
 
 use crate::pipeline::apply::put_in_flight;
 use crate::pipeline::error::ConnectError;
@@ -148,7 +147,6 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             return false;
         }
         let room = pipeline.in_flight.len() < pipeline.concurrency.in_flight_max
-            // There must be slots in the check queue for the smallest window.
             && pipeline.in_flight.rounds() + pipeline.windows.blocks_min <= ROUNDS_IN_FLIGHT_MAX
             && pipeline.in_flight_memory() < pipeline.plan.in_flight_bytes;
         // With nothing in flight the next block comes, however large.
@@ -196,7 +194,6 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
                 if let Break(end) = self.commit_all()? {
                     return Ok(Break(end));
                 }
-                // All blocks below are committed now, so another branch is chosen from their tip.
                 self.run.reporter.unreadable(unreadable);
                 self.run.chain.forget_content(id);
                 return Ok(Break(BranchEnd::Reselect));
@@ -222,8 +219,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         Ok(Continue(()))
     }
 
-    /// Waits for the checks of the first block in flight and commits it. If a check has failed, the
-    /// block and all above it are disconnected.
+    /// Waits for the first block's checks and commits it, or disconnects it and all above it.
     fn commit_first(&mut self) -> Result<Step, ConnectError> {
         let Some(first) = self.pipeline.in_flight.first_mut() else {
             return Ok(Continue(()));
@@ -240,7 +236,6 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
                         detail: error.to_string(),
                     });
                 }
-                // The blocks above are built on this one.
                 self.pipeline.disconnect_in_flight()?;
                 let (transaction, input) = block.locate_input(input);
                 let reject = SCRIPT_FAILED.in_transaction(transaction).at_input(input);

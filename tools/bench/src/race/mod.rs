@@ -71,7 +71,7 @@ pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report
     }
     let chain = Chain::find(&setup, &say)?;
     report.command = setup.words(chain.height);
-    let work = setup.make_work(&chain)?;
+    let work = setup.make_work(chain.bytes)?;
     let racer = setup.bitcoind.as_deref();
     let racer = racer.map(|program| Racer::prepare(program, &setup, &chain, work.path(), &say));
     let racer = racer.transpose()?;

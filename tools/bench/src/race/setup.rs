@@ -1,7 +1,6 @@
 //! What the options of a race come to, and the folder for what is made on the way.
 
 use super::NAME;
-use super::chain::Chain;
 use crate::connect::CACHE_MIB;
 use crate::options::{Options, Usage};
 use blockmill_block::Network;
@@ -105,8 +104,9 @@ impl Setup {
         )
     }
 
-    /// Makes the folder for sets and copies. There must be room for them.
-    pub(super) fn make_work(&self, chain: &Chain) -> Result<Work, Failure> {
+    /// Makes the folder for sets and copies of a chain of so many bytes. There must be room for
+    /// them.
+    pub(super) fn make_work(&self, bytes: u64) -> Result<Work, Failure> {
         let path = self.out.join("work");
         std::fs::create_dir(&path).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => Failure::from(format!(
@@ -117,9 +117,9 @@ impl Setup {
         })?;
         let work = Work(path);
         // A set and undo data take a seventh of the blocks on the main network.
-        let sets = chain.bytes / 5;
+        let sets = bytes / 5;
         let needed = match self.bitcoind {
-            Some(_) => chain.bytes + 2 * sets,
+            Some(_) => bytes + 2 * sets,
             None => sets,
         };
         let free = free_bytes(work.path())?;
