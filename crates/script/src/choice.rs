@@ -1,9 +1,9 @@
 //! Which way of verifying signatures is the fastest on this machine: measured, not looked up.
 //!
 //! The first full batch of valid checks of a process is verified by every way in turns, and the
-//! fastest one is taken from then on. It costs a few milliseconds, once. What is measured is the CPU time of the
-//! thread, and of each way its best turn counts: neither other work nor a slow start makes a fast
-//! way look slow.
+//! fastest one is taken from then on. It costs a few milliseconds, once. What is measured is the
+//! CPU time of the thread, and of each way its best turn counts: neither other work nor a slow
+//! start makes a fast way look slow.
 
 use crate::ffi;
 use rustix::time::{ClockId, clock_gettime};

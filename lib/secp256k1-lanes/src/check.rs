@@ -23,9 +23,9 @@ use std::sync::OnceLock;
 pub enum Backend {
     /// Eight lanes of AVX-512 with IFMA: 3.9 us, ratio 7.6.
     Avx512,
-    /// Eight lanes of AVX-512 without IFMA. On an AMD EPYC (Zen 4) 11.0 us, where libsecp256k1 takes
-    /// 39.8: ratio 3.6; for [`Kind::Tweak`](crate::Kind::Tweak) 3.2. Batches below 11 are slower than
-    /// libsecp256k1.
+    /// Eight lanes of AVX-512 without IFMA. On an AMD EPYC (Zen 4) 11.0 us, where libsecp256k1
+    /// takes 39.8: ratio 3.6; for [`Kind::Tweak`](crate::Kind::Tweak) 3.2. Batches below 11 are
+    /// slower than libsecp256k1.
     Avx512F,
     /// Four lanes of AVX-IFMA. An estimate: 7.4 us, ratio 4.1, measured with the same code on
     /// sixteen registers and the encoding of AVX-512 for the two instructions. Processors with

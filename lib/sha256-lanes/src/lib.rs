@@ -36,8 +36,8 @@
 //! left they are finished one by one, by the crate `sha2`.
 //!
 //! In vector registers, each of the eight words of all states is one register, and a lane is a
-//! position in it. With instructions for SHA-256 there are two lanes, since one message alone waits for
-//! each of its rounds.
+//! position in it. With instructions for SHA-256 there are two lanes, since one message alone waits
+//! for each of its rounds.
 //!
 //! A merkle pair is one block and one block of padding, which is always the same: its schedule is a
 //! table.
