@@ -56,9 +56,14 @@ fn the_fastest_way_is_found_each_time() {
                 }
             });
         }
-        let before = thread_milliseconds();
-        let found: Vec<Speeds> = (0..100).map(|_| Speeds::measure(&checks)).collect();
-        let milliseconds = (thread_milliseconds() - before) / 100.0;
+        let mut milliseconds = f64::MAX;
+        let mut found = Vec::new();
+        for _ in 0..100 {
+            let before = thread_milliseconds();
+            found.push(Speeds::measure(&checks));
+            // The least: a busy neighbour on the same core makes all work slower.
+            milliseconds = milliseconds.min(thread_milliseconds() - before);
+        }
         done.store(true, Relaxed);
         (found, milliseconds)
     });
