@@ -2,8 +2,9 @@
 
 #![expect(unsafe_code, reason = "intrinsics need their instructions")]
 
-use crate::floats::{Floats, Fma};
-use crate::four::{Four, compute};
+use crate::floats::{Floats, Fma, apart_in_this_file};
+use crate::four::Four;
+use crate::multiplier::{compute, with_instructions};
 use std::arch::asm;
 use std::arch::x86_64::*;
 
@@ -35,26 +36,8 @@ fn in_turn(end: &mut __m256d, a: &mut Avx2, b: &mut Avx2) {
 impl Floats for Avx2 {
     type Float = __m256d;
 
-    #[inline]
-    fn with_instructions<R>(work: impl FnOnce() -> R) -> R {
-        #[target_feature(enable = "avx2,fma")]
-        fn inner<R>(work: impl FnOnce() -> R) -> R {
-            work()
-        }
-        // Not an intrinsic, but the same holds.
-        compute!(inner(work))
-    }
-    #[inline(always)]
-    fn apart_with_instructions<R>(work: impl FnOnce() -> R) -> R {
-        // rustc 1.95 ignores `inline(never)` on functions with target features. This function has
-        // none, so it stays a function, and the one inside `with_instructions` cannot become part
-        // of it.
-        #[inline(never)]
-        fn outer<R>(work: impl FnOnce() -> R) -> R {
-            Avx2::with_instructions(work)
-        }
-        outer(work)
-    }
+    with_instructions!(with_instructions, "avx2,fma");
+    apart_in_this_file!(Avx2);
     #[inline(always)]
     fn splat_float(value: f64) -> __m256d {
         compute!(_mm256_set1_pd(value))

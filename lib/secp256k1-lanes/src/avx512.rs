@@ -2,8 +2,8 @@
 
 #![expect(unsafe_code, reason = "intrinsics need their instructions")]
 
-use crate::eight::{Eight, compute};
-use crate::multiplier::Multiplier;
+use crate::eight::Eight;
+use crate::multiplier::{Multiplier, compute, with_instructions};
 use std::arch::x86_64::*;
 
 /// The multiply-add instructions of IFMA in the encoding of AVX-512.
@@ -22,15 +22,7 @@ pub(crate) fn is_available() -> bool {
 }
 
 impl Multiplier<Avx512> for Ifma {
-    #[inline]
-    fn vectorize<R>(work: impl FnOnce() -> R) -> R {
-        #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512ifma")]
-        fn inner<R>(work: impl FnOnce() -> R) -> R {
-            work()
-        }
-        // Not an intrinsic, but the same holds.
-        compute!(inner(work))
-    }
+    with_instructions!(vectorize, "avx512f,avx512dq,avx512vl,avx512ifma");
     #[inline(always)]
     fn add_low(sum: Avx512, a: Avx512, b: Avx512) -> Avx512 {
         Eight::new(compute!(_mm512_madd52lo_epu64(sum.0, a.0, b.0)))

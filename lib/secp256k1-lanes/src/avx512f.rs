@@ -3,8 +3,9 @@
 
 #![expect(unsafe_code, reason = "intrinsics need their instructions")]
 
-use crate::eight::{Eight, compute};
-use crate::floats::{Floats, Fma};
+use crate::eight::Eight;
+use crate::floats::{Floats, Fma, apart_in_this_file};
+use crate::multiplier::{compute, with_instructions};
 use std::arch::x86_64::*;
 
 /// Eight lanes of 64 bits.
@@ -18,26 +19,8 @@ pub(crate) fn is_available() -> bool {
 impl Floats for Avx512F {
     type Float = __m512d;
 
-    #[inline]
-    fn with_instructions<R>(work: impl FnOnce() -> R) -> R {
-        #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-        fn inner<R>(work: impl FnOnce() -> R) -> R {
-            work()
-        }
-        // Not an intrinsic, but the same holds.
-        compute!(inner(work))
-    }
-    #[inline(always)]
-    fn apart_with_instructions<R>(work: impl FnOnce() -> R) -> R {
-        // rustc 1.95 ignores `inline(never)` on functions with target features. This function has
-        // none, so it stays a function, and the one inside `with_instructions` cannot become part
-        // of it.
-        #[inline(never)]
-        fn outer<R>(work: impl FnOnce() -> R) -> R {
-            Avx512F::with_instructions(work)
-        }
-        outer(work)
-    }
+    with_instructions!(with_instructions, "avx512f,avx512dq,avx512vl");
+    apart_in_this_file!(Avx512F);
     #[inline(always)]
     fn splat_float(value: f64) -> __m512d {
         compute!(_mm512_set1_pd(value))

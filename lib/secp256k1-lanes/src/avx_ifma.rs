@@ -2,8 +2,8 @@
 
 #![expect(unsafe_code, reason = "intrinsics need their instructions")]
 
-use crate::four::{Four, compute};
-use crate::multiplier::Multiplier;
+use crate::four::Four;
+use crate::multiplier::{Multiplier, compute, with_instructions};
 use std::arch::x86_64::*;
 
 /// The multiply-add instructions of IFMA in the encoding of AVX.
@@ -19,15 +19,7 @@ pub(crate) fn is_available() -> bool {
 }
 
 impl Multiplier<AvxIfma> for Ifma {
-    #[inline]
-    fn vectorize<R>(work: impl FnOnce() -> R) -> R {
-        #[target_feature(enable = "avx2,avxifma")]
-        fn inner<R>(work: impl FnOnce() -> R) -> R {
-            work()
-        }
-        // Not an intrinsic, but the same holds.
-        compute!(inner(work))
-    }
+    with_instructions!(vectorize, "avx2,avxifma");
     #[inline(always)]
     fn add_low(sum: AvxIfma, a: AvxIfma, b: AvxIfma) -> AvxIfma {
         Four::new(compute!(_mm256_madd52lo_avx_epu64(sum.0, a.0, b.0)))
@@ -79,15 +71,7 @@ pub(crate) mod twin {
     instruction!(add_high, "{{evex}} vpmadd52huq {0}, {1}, {2}");
 
     impl Multiplier<Twin> for Evex {
-        #[inline]
-        fn vectorize<R>(work: impl FnOnce() -> R) -> R {
-            #[target_feature(enable = "avx2")]
-            fn inner<R>(work: impl FnOnce() -> R) -> R {
-                work()
-            }
-            // Not an intrinsic, but the same holds.
-            compute!(inner(work))
-        }
+        with_instructions!(vectorize, "avx2");
         #[inline(always)]
         fn add_low(sum: Twin, a: Twin, b: Twin) -> Twin {
             Four::new(compute!(add_low(sum.0, a.0, b.0)))

@@ -5,7 +5,7 @@
     reason = "intrinsics need their instructions, loads and stores a pointer"
 )]
 
-use crate::multiplier::{Multiplier, multiply_with};
+use crate::multiplier::{Multiplier, compute, multiply_with};
 use crate::word::{LANES_MAX, Mask, Row, Word};
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -46,17 +46,6 @@ impl Mask for Mask8 {
         Self(!self.0)
     }
 }
-
-/// An intrinsic that only computes.
-macro_rules! compute {
-    ($call:expr) => {
-        // SAFETY: the intrinsic touches no memory. Its instructions are there: a type of eight
-        // lanes is used only by a `Verifier` whose backend was chosen after its `is_available` had
-        // said so, and by tests that ask the same.
-        unsafe { $call }
-    };
-}
-pub(crate) use compute;
 
 impl<M: Multiplier<Self>> Word for Eight<M> {
     const LANES: usize = 8;

@@ -27,8 +27,7 @@ pub(crate) trait Floats: Word {
 
     /// As [`Word::vectorize`].
     fn with_instructions<R>(work: impl FnOnce() -> R) -> R;
-    /// As [`Word::apart`]. Each type has this in its own file: functions of one file are optimised
-    /// together, and otherwise results would be copied once more.
+    /// As [`Word::apart`].
     fn apart_with_instructions<R>(work: impl FnOnce() -> R) -> R;
     fn splat_float(value: f64) -> Self::Float;
     /// The floats that have these bits.
@@ -70,6 +69,25 @@ pub(crate) trait Floats: Word {
     #[inline(always)]
     fn in_turn(_end: &mut Self::Float, _a: &mut Self, _b: &mut Self) {}
 }
+
+/// [`Floats::apart_with_instructions`] of a type. Each type has it in its own file: functions of
+/// one file are optimised together, and otherwise results would be copied once more.
+macro_rules! apart_in_this_file {
+    ($word:ty) => {
+        #[inline(always)]
+        fn apart_with_instructions<R>(work: impl FnOnce() -> R) -> R {
+            // rustc 1.95 ignores `inline(never)` on functions with target features. This function
+            // has none, so it stays a function, and the one inside `with_instructions` cannot
+            // become part of it.
+            #[inline(never)]
+            fn outer<R>(work: impl FnOnce() -> R) -> R {
+                <$word>::with_instructions(work)
+            }
+            outer(work)
+        }
+    };
+}
+pub(crate) use apart_in_this_file;
 
 /// 2^52: the bits of its sum with an integer below are its own bits plus the integer.
 const LIMB_END: f64 = (1_u64 << 52) as f64;

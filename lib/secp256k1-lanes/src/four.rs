@@ -5,7 +5,7 @@
     reason = "intrinsics need their instructions, loads and stores a pointer"
 )]
 
-use crate::multiplier::{Multiplier, multiply_with};
+use crate::multiplier::{Multiplier, compute, multiply_with};
 use crate::word::{LANES_MAX, Mask, Row, Word};
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -19,17 +19,6 @@ pub(crate) struct Four<M>(pub(crate) __m256i, PhantomData<M>);
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Mask4(__m256i);
-
-/// An intrinsic that only computes.
-macro_rules! compute {
-    ($call:expr) => {
-        // SAFETY: the intrinsic touches no memory. Its instructions are there: a type of four lanes
-        // is used only by a `Verifier` whose backend was chosen after its `is_available` had said
-        // so, and by tests that ask the same.
-        unsafe { $call }
-    };
-}
-pub(crate) use compute;
 
 #[inline(always)]
 fn splat(value: u64) -> __m256i {

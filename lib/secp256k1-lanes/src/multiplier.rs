@@ -49,6 +49,35 @@ pub(crate) trait Multiplier<W: Word>: Copy + Debug {
     }
 }
 
+/// An intrinsic of a vector type that only computes.
+macro_rules! compute {
+    ($call:expr) => {
+        // SAFETY: the intrinsic touches no memory. Its instructions are there: a vector type is
+        // used only by a `Verifier` whose backend was chosen after its `is_available` had said so,
+        // and by tests that ask the same.
+        unsafe { $call }
+    };
+}
+pub(crate) use compute;
+
+/// A function that runs work where these instructions may be used.
+#[cfg(target_arch = "x86_64")]
+macro_rules! with_instructions {
+    ($name:ident, $features:literal) => {
+        #[inline]
+        fn $name<R>(work: impl FnOnce() -> R) -> R {
+            #[target_feature(enable = $features)]
+            fn inner<R>(work: impl FnOnce() -> R) -> R {
+                work()
+            }
+            // Not an intrinsic, but the same holds.
+            $crate::multiplier::compute!(inner(work))
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use with_instructions;
+
 /// The operations of a [`Word`] that its multiplier has.
 macro_rules! multiply_with {
     ($multiplier:ty) => {

@@ -5,8 +5,8 @@
     reason = "intrinsics need their instructions, loads and stores a pointer"
 )]
 
-use crate::floats::{BITS_START, Floats, Fma};
-use crate::multiplier::{Multiplier, multiply_with};
+use crate::floats::{BITS_START, Floats, Fma, apart_in_this_file};
+use crate::multiplier::{Multiplier, compute, multiply_with};
 use crate::word::{LANES_MAX, Mask, Row, Word};
 use std::arch::aarch64::*;
 use std::arch::is_aarch64_feature_detected;
@@ -25,16 +25,6 @@ pub(crate) struct Mask2(uint64x2_t);
 /// Whether the processor has what [`Neon`] uses. All 64-bit ones have it.
 pub(crate) fn is_available() -> bool {
     is_aarch64_feature_detected!("neon")
-}
-
-/// An intrinsic that only computes.
-macro_rules! compute {
-    ($call:expr) => {
-        // SAFETY: the intrinsic touches no memory. Its instructions are there: this type is used
-        // only by a `Verifier` whose backend was chosen after `is_available` had said so, and by
-        // tests that ask the same.
-        unsafe { $call }
-    };
 }
 
 #[inline(always)]
@@ -104,14 +94,7 @@ impl Floats for Neon {
         // All that is built for these processors has the instructions.
         work()
     }
-    #[inline(always)]
-    fn apart_with_instructions<R>(work: impl FnOnce() -> R) -> R {
-        #[inline(never)]
-        fn outer<R>(work: impl FnOnce() -> R) -> R {
-            work()
-        }
-        outer(work)
-    }
+    apart_in_this_file!(Neon);
     #[inline(always)]
     fn splat_float(value: f64) -> float64x2_t {
         compute!(vdupq_n_f64(value))

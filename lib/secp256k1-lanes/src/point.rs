@@ -207,7 +207,7 @@ pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], o
 /// Replaces numbers by their inverses, with one inversion for all. Where numbers are 0, `zero` is
 /// reported with their indexes and lanes, and their inverses are 1; all others are right.
 ///
-/// It is called from a dozen places, and compiled once.
+/// A dozen functions call it; it is compiled once.
 #[inline(never)]
 pub(crate) fn invert_all<W: Word>(
     numbers: &mut [Fe<W>],
@@ -230,7 +230,7 @@ pub(crate) fn invert_all<W: Word>(
     );
 }
 
-/// Puts 1 in the place of each 0.
+/// Replaces each 0 by 1.
 #[inline(always)]
 fn replace_zeros<W: Word>(numbers: &mut [Fe<W>], zero: &mut dyn FnMut(usize, W::Mask)) {
     let one = Fe::small(1);
