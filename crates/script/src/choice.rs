@@ -70,15 +70,13 @@ impl Speeds {
         MEASURED.get()
     }
 
-    /// Measures with these checks, unless it is done or another thread is at it.
-    pub(crate) fn of_this_machine(checks: &[Check]) -> Option<&'static Self> {
+    /// Measures with these checks for the process, unless it is done or another thread is at it.
+    pub(crate) fn measure_once(checks: &[Check]) {
         static MEASURING: Mutex<()> = Mutex::new(());
-        if let Some(measured) = MEASURED.get() {
-            return Some(measured);
-        }
         // The others go on: what they would wait for takes longer than their batches.
-        let _guard = MEASURING.try_lock().ok()?;
-        Some(MEASURED.get_or_init(|| Self::measure(checks)))
+        if let Ok(_guard) = MEASURING.try_lock() {
+            MEASURED.get_or_init(|| Self::measure(checks));
+        }
     }
 
     /// Tries every way that may be the fastest with some of the checks, of which there are at least

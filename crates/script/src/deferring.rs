@@ -18,10 +18,10 @@ const RECHECKED_ONE_IN: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 /// What a verifier that defers checks has.
 pub(crate) struct Deferring {
     pub(crate) lanes: Pool,
-    /// The way from the beginning.
-    first: Way,
-    /// The fastest way, once it is measured. None: nothing is to be measured.
-    pub(crate) fastest: Option<OnceLock<Way>>,
+    /// The way until the fastest one is measured.
+    pub(crate) first: Way,
+    /// Whether the fastest way is to be measured.
+    measures: bool,
     pub(crate) balance: Balance,
     pub(crate) guesses: Guesses,
     pub(crate) rechecked_one_in: NonZeroU64,
@@ -101,7 +101,7 @@ impl Deferring {
         Self {
             lanes: Pool::new(make),
             first: Way::Lanes(backend),
-            fastest: measures.then(OnceLock::new),
+            measures,
             balance: Balance::new(),
             guesses: Guesses::new(),
             rechecked_one_in: RECHECKED_ONE_IN,
@@ -113,8 +113,8 @@ impl Deferring {
 
     /// How signatures are verified now.
     pub(crate) fn way(&self) -> Way {
-        let fastest = self.fastest.as_ref().and_then(OnceLock::get);
-        *fastest.unwrap_or(&self.first)
+        let measured = if self.measures { Speeds::measured() } else { None };
+        measured.map_or(self.first, Speeds::fastest)
     }
 
     /// What the lanes cost.
@@ -129,14 +129,12 @@ impl Deferring {
     /// Finds the fastest way, if that is to be done and these checks are enough. Only valid ones
     /// show it: libsecp256k1 refuses some of the others at once.
     fn choose(&self, checks: &[Check], verdicts: &[Verdict]) {
-        if let Some(fastest) = &self.fastest
-            && fastest.get().is_none()
+        if self.measures
+            && Speeds::measured().is_none()
             && checks.len() >= FULL
             && verdicts.iter().all(|&verdict| verdict == Verdict::Valid)
-            && let Some(speeds) = Speeds::of_this_machine(checks)
         {
-            // All threads would set the same.
-            let _ = fastest.set(speeds.fastest());
+            Speeds::measure_once(checks);
         }
     }
 
@@ -148,17 +146,15 @@ impl Deferring {
     /// Verifies checks, in lanes if there are enough of them.
     pub(crate) fn verdicts(&self, checks: &[Check], counts: &Counts) -> Result<Verdicts, VerifyError> {
         self.contradicted()?;
-        let costs = self.costs();
         let backend = match self.way() {
-            Way::Lanes(backend) if costs.take(checks.len()) => Some(backend),
-            _ => None,
-        };
-        let Some(backend) = backend else {
-            add(&counts.libsecp256k1, checks.len());
-            return Ok(Verdicts {
-                verdicts: checks.iter().map(|check| verdict_of(ffi::is_valid(check))).collect(),
-                check_ns: SIGNATURE_NS,
-            });
+            Way::Lanes(backend) if LaneCosts::of(backend).take(checks.len()) => backend,
+            _ => {
+                add(&counts.libsecp256k1, checks.len());
+                return Ok(Verdicts {
+                    verdicts: checks.iter().map(|check| verdict_of(ffi::is_valid(check))).collect(),
+                    check_ns: SIGNATURE_NS,
+                });
+            }
         };
         let mut verdicts = self.lanes.verify(backend, checks);
         let rechecked = self.recheck(checks, &verdicts);
@@ -179,7 +175,7 @@ impl Deferring {
         let by_libsecp256k1 = SIGNATURE_NS * (asked + rechecked) as i64 / checks.len() as i64;
         Ok(Verdicts {
             verdicts,
-            check_ns: costs.check_ns(checks.len()) + by_libsecp256k1,
+            check_ns: LaneCosts::of(backend).check_ns(checks.len()) + by_libsecp256k1,
         })
     }
 

@@ -360,7 +360,7 @@ impl CoreVerifier {
 
     /// As if this had been measured.
     pub(crate) fn with_fastest(mut self, way: Way) -> Self {
-        self.deferring.as_mut().unwrap().fastest = Some(way.into());
+        self.deferring.as_mut().unwrap().first = way;
         self
     }
 
