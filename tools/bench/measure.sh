@@ -18,13 +18,13 @@ race() {
 
 # Reading and decoding, of a chain with all kinds of scripts.
 bytes() (
-	export BLOCKMILL_BACKEND="$2"
+	export BLOCKMILL_BACKEND="${2:-$1}"
 	race "$1-bytes" --blocks "$work/mixed"
 )
 
 # Scripts of real blocks.
 scripts() {
-	BLOCKMILL_BACKEND="$2" blockmill-bench signatures --json "$1.json" >"$work/table"
+	BLOCKMILL_BACKEND="$1" blockmill-bench signatures --json "$1.json" >"$work/table"
 	mv "$1.json" "docs/measured/$1-scripts.json"
 }
 
@@ -32,11 +32,11 @@ blockmill generate -q --out "$work/mixed" --blocks 300 --profile mixed --inputs 
 blockmill generate -q --out "$work/utxo" --blocks 400 --profile utxo --inputs 3000000 --coins 2000000 --seed 1
 # Coins that outgrow the cache, so that the store has its work.
 race coins --blocks "$work/utxo" --dbcache 64
-bytes avx512 avx512
-bytes avx2 avx2
+bytes avx512
+bytes avx2
 bytes neither portable
-scripts avx512 avx512
-scripts avx2 avx2
+scripts avx512
+scripts avx2
 export BLOCKMILL_WRITE_FIGURES=1
 cargo test --release -p blockmill-harness --test projection
 # The hours are among the figures that stand on several pages.

@@ -268,7 +268,7 @@ fn commit_to_witnesses(block: &mut Block) {
     let commitment = Block::compute_witness_commitment(&root, &reserved);
     let output = &mut block.txdata[0].output[position];
     let mut script = output.script_pubkey.to_bytes();
-    // Behind the prefix; what follows the hash, if anything does, stays.
+    // The hash follows the prefix. What follows the hash stays.
     script[6..38].copy_from_slice(commitment.as_byte_array());
     output.script_pubkey = ScriptBuf::from_bytes(script);
 }

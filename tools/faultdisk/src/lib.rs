@@ -458,7 +458,7 @@ fn torn(call: &Call, dice: &mut Rng) -> Call {
     let sectors = bytes.len().div_ceil(SECTOR);
     let (from, to) = (dice.below(sectors + 1), dice.below(sectors + 1));
     let (from, to) = (from.min(to) * SECTOR, (from.max(to) * SECTOR).min(bytes.len()));
-    // The end was cut to the length, the beginning may be one sector behind it.
+    // The end was cut to the length. The beginning may still be one sector beyond it.
     let from = from.min(to);
     Call::Write {
         file: *file,

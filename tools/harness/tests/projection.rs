@@ -194,7 +194,7 @@ fn tables(plan: &Value, columns: &[(String, Costs)]) -> String {
         });
     }
     text.push('\n');
-    head(&mut text, "hours of so many cores");
+    head(&mut text, "hours, by number of cores");
     for cores in plan["cores"].as_array().expect("cores") {
         each(&mut text, &cores.to_string(), &|costs| {
             costs.hours(network).iter().sum::<f64>() / number(cores, "cores")
@@ -203,7 +203,7 @@ fn tables(plan: &Value, columns: &[(String, Costs)]) -> String {
     text
 }
 
-/// The page with other tables. None: there is no place for them.
+/// The page with other tables. None: the page has no marks for them.
 fn with_tables(page: &str, tables: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -228,7 +228,7 @@ fn the_page_has_what_was_measured() {
         measured
     };
     let columns = columns(&plan, &measured);
-    let wanted = with_tables(&page, &tables(&plan, &columns)).expect("a place for the tables");
+    let wanted = with_tables(&page, &tables(&plan, &columns)).expect("marks for the tables");
     let hours = short(columns[0].1.hours(&plan["network"]).iter().sum::<f64>() / 2.0);
     let path = docs.join("figures.json");
     let figures = read(&path);

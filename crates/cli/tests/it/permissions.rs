@@ -52,7 +52,7 @@ fn is_for_all(scratch: &Scratch) -> bool {
     runs
 }
 
-/// Each command that takes a data directory, with one that may not be entered.
+/// Each command that takes a data directory, with one that the user may not enter.
 fn check_data(data: &Path, open: &Path) {
     let set = [("--data", data)];
     let outpoint = format!("{}:0", "ab".repeat(32));

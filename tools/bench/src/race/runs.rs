@@ -1,4 +1,4 @@
-//! A process that may run for hours: how far it is, and what is left of one that has failed.
+//! A process that may run for hours: its progress, and the last words of one that has failed.
 
 use blockmill_harness::{Failure, Finished, Progress, at, finish_watched};
 use std::cell::{Cell, RefCell};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The folder for the results where none is named.
 const OUT: &str = "blockmill-race";
 
-/// Beside a program of Core's daemon: the one that asks it.
+/// The program that asks Core's daemon; it lies beside the daemon.
 const CLI: &str = "bitcoin-cli";
 
 /// The options, checked.
@@ -104,7 +104,7 @@ impl Setup {
         )
     }
 
-    /// Makes the folder for sets and copies of a chain of so many bytes. There must be room for
+    /// Makes the folder for sets and copies of a chain of `bytes` bytes. There must be room for
     /// them.
     pub(super) fn make_work(&self, bytes: u64) -> Result<Work, Failure> {
         let path = self.out.join("work");
