@@ -71,7 +71,7 @@ pub const RECORD_HEAD: u64 = 8;
 pub const BLOCK_SIZE_MAX: u32 = 4_000_000;
 
 /// The position of a block in a set of files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
     /// Number of the file among the [`BlockFiles`].
     pub file: u32,

@@ -43,7 +43,7 @@ impl ChainState {
         let found = search.run_into(&mut self.index, &numbers, &mut self.positions, observer)?;
         drop(files);
         let Some(Scanned {
-            records,
+            mut records,
             mut damages,
             skipped,
         }) = found
@@ -54,7 +54,7 @@ impl ChainState {
             });
         };
         // After the search: until it has ended, what was known before holds.
-        let forgotten = self.forget_old(&numbers, known);
+        let forgotten = self.forget_old(&numbers, known, &mut records);
         let mut findings = ImportFindings::default();
         self.insert(records, &mut findings, observer);
         self.note_leftovers(&mut findings);
@@ -97,8 +97,9 @@ impl ChainState {
     }
 
     /// Forgets which blocks lie in those of the first `known` files that were searched again, or
-    /// are gone. Returns the blocks that lie nowhere then.
-    fn forget_old(&mut self, searched: &[u32], known: u32) -> Vec<BlockId> {
+    /// are gone. Returns the blocks that lie nowhere then. Records that wait for their parents stay,
+    /// and are taken out of `found`, if they were found again.
+    fn forget_old(&mut self, searched: &[u32], known: u32, found: &mut Vec<Record>) -> Vec<BlockId> {
         let files = self.files.read();
         let searched: HashSet<u32> = searched.iter().copied().collect();
         let is_old = |file: u32| searched.contains(&file) || is_there(files.path(file)).is_ok_and(|there| !there);
@@ -107,7 +108,7 @@ impl ChainState {
             return Vec::new();
         }
         // Those in files that were searched again are found again.
-        self.orphans.forget_files(&old);
+        self.orphans.forget_files(&old, found);
         self.index.forget_files(|file| old.contains(&file))
     }
 

@@ -45,6 +45,8 @@ pub struct HeaderIndex {
     hasher: RandomState,
     /// Further copies of blocks that were found several times, in the order in which they came.
     copies: HashMap<BlockId, Vec<FurtherCopy>>,
+    /// When copies came that lie in files which are searched again.
+    came_before: HashMap<(BlockId, Position), u64>,
     /// Ends of the branches that can be connected.
     candidates: CandidateTips,
     /// Ends of the branches of valid headers.
@@ -72,6 +74,7 @@ impl HeaderIndex {
             by_hash: HashTable::new(),
             hasher: RandomState::new(),
             copies: HashMap::new(),
+            came_before: HashMap::new(),
             candidates: CandidateTips::default(),
             headers: CandidateTips::default(),
             sequence: 0,

@@ -85,9 +85,11 @@ impl<'r> Inserted<'r> {
 pub(crate) fn insert_blocks<'r>(index: &mut HeaderIndex, records: &'r [Record]) -> Inserted<'r> {
     // Copies have come in the order of the records, whatever waits for whatever.
     let first = index.next_arrivals(records.len());
-    insert_records(index, records, |index, id, number| {
+    let inserted = insert_records(index, records, |index, id, number| {
         index.receive_as(id, records[number].position, first + number as u64);
-    })
+    });
+    index.order_copies();
+    inserted
 }
 
 /// Inserts the headers of records into an index. A record whose parent comes later waits for it.

@@ -38,10 +38,19 @@ pub(super) struct Orphans {
 }
 
 impl Orphans {
-    /// Forgets those in some files.
-    pub(super) fn forget_files(&mut self, files: &HashSet<u32>) {
+    /// Forgets those in some files but for the ones that are found again, and takes these out of
+    /// `found`: they keep their place in the order.
+    pub(super) fn forget_files(&mut self, files: &HashSet<u32>, found: &mut Vec<Record>) {
+        if self.records.is_empty() {
+            return;
+        }
+        let key = |record: &Record| (record.position, record.hash);
+        let again: HashSet<_> = found.iter().map(key).collect();
         // Their parents stay in the set: one too many costs a look in vain.
-        self.records.retain(|record| !files.contains(&record.position.file));
+        self.records
+            .retain(|record| !files.contains(&record.position.file) || again.contains(&key(record)));
+        let waiting: HashSet<_> = self.records.iter().map(key).collect();
+        found.retain(|record| !waiting.contains(&key(record)));
     }
 }
 

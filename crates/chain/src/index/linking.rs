@@ -14,7 +14,7 @@ use super::candidate_tips::{CandidateTips, Rank};
 use super::{BlockId, HeaderIndex};
 use blockmill_blockfiles::Position;
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// The number of a block that was not linked yet.
 pub(super) const NOT_LINKED: u64 = u64::MAX;
@@ -45,13 +45,15 @@ impl HeaderIndex {
         first
     }
 
-    /// As [`receive`](Self::receive), with the number of the copy.
+    /// As [`receive`](Self::receive), with the number of the copy. A copy that is found again keeps
+    /// its own. [`order_copies`](Self::order_copies) comes after the last one of a search.
     pub(crate) fn receive_as(&mut self, id: BlockId, position: Position, arrival: u64) {
+        let arrival = self.came_before.remove(&(id, position)).unwrap_or(arrival);
         let Some(first) = self.entry(id).position() else {
             let entry = self.entry_mut(id);
             entry.set_position(Some(position));
-            // A block that is linked has its number: it is found again.
-            if !entry.linked {
+            // A block that was read keeps its number, wherever it is found again.
+            if !entry.is_sound {
                 entry.arrival = arrival;
             }
             // Everything has come by now, so no arrival is too late.
@@ -63,6 +65,25 @@ impl HeaderIndex {
         if position != first {
             let copies = self.copies.entry(id).or_default();
             copies.push(FurtherCopy { position, arrival });
+        }
+    }
+
+    /// Puts the copies of each block into the order in which they came: files that are searched
+    /// again may be given in another order.
+    pub(crate) fn order_copies(&mut self) {
+        self.came_before = HashMap::new();
+        for (id, copies) in &mut self.copies {
+            copies.sort_by_key(|copy| copy.arrival);
+            let entry = &mut self.entries[id.index()];
+            let (Some(first), Some(earliest)) = (entry.position(), copies.first_mut()) else {
+                continue;
+            };
+            if !entry.is_sound && earliest.arrival < entry.arrival {
+                std::mem::swap(&mut earliest.arrival, &mut entry.arrival);
+                entry.set_position(Some(std::mem::replace(&mut earliest.position, first)));
+                copies.sort_by_key(|copy| copy.arrival);
+                self.order_is_stale = true;
+            }
         }
     }
 
@@ -263,16 +284,28 @@ impl HeaderIndex {
     /// lie nowhere then: [`forget_content`](Self::forget_content) is for the ones that the search
     /// does not find.
     pub(crate) fn forget_files(&mut self, is_forgotten: impl Fn(u32) -> bool) -> Vec<BlockId> {
-        self.copies.retain(|_, copies| {
-            copies.retain(|copy| !is_forgotten(copy.position.file));
+        let came_before = &mut self.came_before;
+        self.copies.retain(|&id, copies| {
+            copies.retain(|copy| {
+                let is_kept = !is_forgotten(copy.position.file);
+                if !is_kept {
+                    came_before.insert((id, copy.position), copy.arrival);
+                }
+                is_kept
+            });
             !copies.is_empty()
         });
         let mut nowhere = Vec::new();
         for id in (0..self.entries.len()).map(BlockId::from_index) {
-            if self.entry(id).position().is_some_and(|first| is_forgotten(first.file)) {
+            let first = self.entry(id).position();
+            if let Some(first) = first.filter(|first| is_forgotten(first.file)) {
                 let next = self.take_copy(id);
-                let entry = self.entry_mut(id);
+                let entry = &mut self.entries[id.index()];
                 entry.set_position(next.map(|copy| copy.position));
+                if !entry.is_sound {
+                    self.came_before.insert((id, first), entry.arrival);
+                    entry.arrival = next.map_or(entry.arrival, |copy| copy.arrival);
+                }
                 nowhere.extend(next.is_none().then_some(id));
             }
         }

@@ -116,6 +116,30 @@ fn among_children_that_waited_the_first_to_come_is_first() {
     }
 }
 
+/// A block came with its sound copy, in the search that found that first.
+#[test]
+fn copies_that_are_found_again_came_before() {
+    let at = |offset| Position { offset, ..POSITION };
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let mut index = index();
+        let genesis = index.genesis();
+        let [left, right] = [0, 1].map(|mark| child(&mut index, genesis, mark));
+        let found = [(left, at(0)), (left, at(1)), (right, at(2))];
+        found.map(|(id, position)| index.receive(id, position));
+        assert_eq!(index.forget_files(|file| file == POSITION.file), [left, right]);
+        for (id, position) in order.map(|number| found[number]) {
+            index.receive(id, position);
+        }
+        index.order_copies();
+        assert_eq!(index.positions(left).collect::<Vec<_>>(), [at(0), at(1)]);
+        assert_eq!(index.best_candidate(), left);
+        // The first copy of `left` proves wrong.
+        assert!(index.found_at(left, at(1)));
+        index.resolve_order();
+        assert_eq!(index.best_candidate(), left);
+    }
+}
+
 /// A header whose block is nowhere is the best one if it has more work, and not if a block with as
 /// much work is linked.
 #[test]

@@ -139,6 +139,22 @@ fn blocks_that_are_linked_together_keep_their_order() {
     }
 }
 
+/// Files that are read again are given in another order. Blocks whose parent comes last follow it in
+/// the order in which they were found first.
+#[test]
+fn blocks_that_wait_keep_their_order_when_files_are_read_again() {
+    let (trunk, branches) = branches::<2>(1);
+    let mut root = trunk.clone();
+    let last = root.blocks.pop().unwrap();
+    let mut node = Node::new(options(1, LARGE));
+    let trunk = write_blocks(&node.file("trunk.dat"), &root.blocks);
+    let [x, y] = [0, 1].map(|number| write_blocks(&node.file(&format!("{number}.dat")), &branches[number]));
+    let fork = write_blocks(&node.file("fork.dat"), &[last]);
+    assert_eq!(node.connect(&[&trunk, &x, &y]).tip, root.hash());
+    assert_eq!(node.connect(&[&trunk, &y, &x]).tip, root.hash());
+    assert_eq!(node.connect(&[&trunk, &y, &x, &fork]).tip, hash_of(&branches[0][0]));
+}
+
 /// A copy that is not the block's content gives it no rank. The one that is sound does.
 #[test]
 fn a_wrong_copy_that_comes_first_does_not_count() {

@@ -382,6 +382,14 @@ fn tips_and_sets_after_imports_are_those_of_core() {
     check_trees(200);
 }
 
+/// A run that is stopped reads all files, and so does the next one. A block with a wrong copy came
+/// with its sound one, when that was read first.
+#[test]
+fn blocks_in_files_that_are_read_again_came_before() {
+    let _core = super::core();
+    check(397, &mut Seen::default());
+}
+
 #[test]
 #[ignore = "a quarter of an hour"]
 fn tips_and_sets_after_two_thousand_imports_are_those_of_core() {
