@@ -12,7 +12,8 @@
 //! - [`lines`]: blocks as lines of hex;
 //! - [`new_file`]: files that get their names when they are complete;
 //! - [`input`]: a file or a pipe that is read once, until somebody asks to stop;
-//! - [`disk`]: the calls that change files, as a trait that tests can implement.
+//! - [`disk`]: the calls that change files, as a trait that tests can implement;
+//! - [`watch`]: waiting for changes that another process makes.
 //!
 //! The files of a directory, scanned and read:
 //!
@@ -48,6 +49,7 @@ pub mod new_file;
 pub mod scan;
 pub mod source;
 pub mod undo;
+pub mod watch;
 mod window;
 pub mod write;
 
@@ -61,6 +63,7 @@ pub use new_file::NewFile;
 pub use scan::{Damage, DamageKind, Scan, ScanDepth, ScanProgress};
 pub use source::{BlockFiles, Skipped, XorKey, find_regular, open_regular, read_regular};
 pub use undo::{UndoCursor, UndoFile, undo_path};
+pub use watch::{Watch, Woken};
 pub use write::{BlockFileWriter, sync_appended};
 
 /// Bytes of a record before the block: magic and length.
@@ -158,6 +161,20 @@ impl FileError {
     pub fn is_gone(&self) -> bool {
         use std::io::ErrorKind::{NotADirectory, NotFound};
         matches!(self, Self::Io { error, .. } if matches!(error.kind(), NotFound | NotADirectory))
+    }
+
+    /// The file or folder.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Io { path, .. }
+            | Self::Read { path, .. }
+            | Self::NoBlockFiles { path }
+            | Self::Exists { path }
+            | Self::Reserved { path }
+            | Self::InUse { path }
+            | Self::KeyLength { path }
+            | Self::NotRegular { path } => path,
+        }
     }
 
     /// Whether a file was not written since its name is not to be had.

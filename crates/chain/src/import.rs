@@ -3,6 +3,7 @@
 use crate::copies::{find_content, resolve_ties};
 use crate::index::{BlockId, HeaderRefusal};
 use crate::insert::{Inserted, Refusal, clock, insert_blocks, insert_records, without_position};
+use crate::positions::Change;
 use crate::report::events::Event;
 use crate::report::findings::{ImportEnd, ImportFindings, Leftover, Rejected, Unreadable};
 use crate::report::observer::Observer;
@@ -18,6 +19,15 @@ use std::sync::atomic::AtomicBool;
 /// Headers of a kind that are said when they break a rule.
 const HEADERS_SAID_MAX: usize = 20;
 
+/// Which of the files that are named an import searches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// All of them.
+    All,
+    /// Those that are new to this process, or have changed since it searched them.
+    Changed,
+}
+
 impl ChainState {
     /// Finds the blocks in `sources` and inserts their headers into the index, in any order. When
     /// `stop` is set, the search ends and inserts no header.
@@ -27,11 +37,15 @@ impl ChainState {
     pub fn import(
         &mut self,
         sources: &[PathBuf],
+        which: Which,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<ImportFindings, FileError> {
         let known = self.files.read().len() as u32;
-        let numbers = self.add_sources(sources)?;
+        let mut numbers = self.add_sources(sources)?;
+        if which == Which::Changed {
+            self.retain_changed(&mut numbers, observer)?;
+        }
         let magic = self.index.params().magic();
         let files = self.files.read();
         let search = Search {
@@ -54,6 +68,7 @@ impl ChainState {
             });
         };
         // After the search: until it has ended, what was known before holds.
+        self.imported.extend(&numbers);
         let forgotten = self.forget_old(&numbers, known, &mut records);
         let mut findings = ImportFindings::default();
         self.insert(records, &mut findings, observer);
@@ -94,6 +109,28 @@ impl ChainState {
         let mut seen = HashSet::new();
         numbers.retain(|&number| seen.insert(number));
         Ok(numbers)
+    }
+
+    /// Leaves those files that are new, or that have changed since they were searched.
+    fn retain_changed(&self, numbers: &mut Vec<u32>, observer: &mut dyn Observer) -> Result<(), FileError> {
+        let files = self.files.read();
+        let (mut changed, mut replaced) = (Vec::new(), None);
+        for &number in &*numbers {
+            let is_new = !self.imported.contains(&number);
+            let change = self.positions.change(&files, number)?;
+            if is_new || change != Change::None {
+                changed.push(number);
+            }
+            if !is_new && change == Change::Replaced {
+                replaced = replaced.or(Some(number));
+            }
+        }
+        // The first stands for all.
+        if let Some(number) = replaced {
+            observer.event(&Event::FileReplaced(files.path(number)));
+        }
+        *numbers = changed;
+        Ok(())
     }
 
     /// Forgets which blocks lie in those of the first `known` files that were searched again, or
@@ -174,7 +211,7 @@ impl ChainState {
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<(), FileError> {
-        self.submitted_findings = self.import(&[folder], stop, observer)?;
+        self.submitted_findings = self.import(&[folder], Which::All, stop, observer)?;
         Ok(())
     }
 

@@ -46,6 +46,7 @@ pub mod chain_blocks;
 pub mod chain_bytes;
 pub mod copies;
 pub mod files;
+pub mod import;
 pub mod index;
 pub mod positions;
 pub mod report;
@@ -54,7 +55,6 @@ pub mod spending_block;
 pub mod state;
 
 mod found_files;
-mod import;
 mod insert;
 mod rev_files;
 

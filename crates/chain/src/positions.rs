@@ -95,9 +95,22 @@ pub(crate) struct FileSearch {
     /// Whether the file is to be searched again: it has damage, or was not left alone for
     /// [`QUIET_FOR`] before the search.
     again: bool,
+    /// Whether it was left alone for [`QUIET_FOR`] before the search. Not in the file, where
+    /// `again` has it.
+    was_quiet: bool,
     blocks: Vec<FoundBlock>,
     /// Bytes of its entry.
     bytes: u64,
+}
+
+/// How a block file has changed since it was searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    None,
+    /// It has changed, or may have.
+    Some,
+    /// It is another file, or has another key.
+    Replaced,
 }
 
 /// Begins a search of a block file: says what the file is before it is read.
@@ -204,6 +217,23 @@ impl FoundPositions {
         is_known.then(|| search.records(file))
     }
 
+    /// How a file has changed since it was searched. Damage does not count: it is there until the
+    /// file changes.
+    pub(crate) fn change(&self, files: &BlockFiles, file: u32) -> Result<Change, FileError> {
+        let begun = self.begin(files, file)?;
+        let Some(FileSearch { mark, was_quiet, .. }) = self.searches.get(&begun.path) else {
+            return Ok(Change::Some);
+        };
+        let is_same = mark.key == begun.mark.key && mark.device == begun.mark.device && mark.inode == begun.mark.inode;
+        Ok(if !is_same {
+            Change::Replaced
+        } else if *was_quiet && *mark == begun.mark {
+            Change::None
+        } else {
+            Change::Some
+        })
+    }
+
     /// Notes what a search of this depth has found; with `again` the file is searched again even if
     /// nothing changes. The file of searches gets it with [`write`](Self::write).
     pub(crate) fn note(
@@ -222,6 +252,7 @@ impl FoundPositions {
             mark: begun.mark,
             depth,
             again: again || !begun.is_quiet,
+            was_quiet: begun.is_quiet,
             blocks: blocks.collect(),
             bytes: 0,
         };
@@ -391,6 +422,7 @@ fn read_entry(rest: &mut &[u8]) -> Option<(PathBuf, FileSearch)> {
         },
         // A byte that this version does not know means a search more, not a wrong answer.
         again: !matches!(read, 1 | 2),
+        was_quiet: matches!(read, 1 | 2),
         blocks: records.iter().map(|record| block(record)).collect::<Option<_>>()?,
         bytes: (8 + length) as u64,
     };

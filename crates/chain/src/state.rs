@@ -21,6 +21,8 @@ pub struct ChainState {
     pub(super) positions: FoundPositions,
     /// Block files whose contents are read by a search.
     pub(super) deep: BTreeSet<u32>,
+    /// Block files whose blocks are in the index.
+    pub(super) imported: HashSet<u32>,
     /// The active chain by height.
     active: Vec<BlockId>,
     /// Blocks whose parents are unknown.
@@ -72,6 +74,7 @@ impl ChainState {
             files: SharedFiles::default(),
             positions,
             deep: BTreeSet::new(),
+            imported: HashSet::new(),
             orphans: Orphans::default(),
             submitted_findings: ImportFindings::default(),
         }

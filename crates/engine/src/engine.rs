@@ -5,12 +5,14 @@
 //!
 //! - `options`: how an engine is to work;
 //! - `open`: an engine is opened;
+//! - `follow`: an engine beside a node;
 //! - `submit`: blocks one by one, with a verdict each;
 //! - `load_snapshot`: a set instead of the blocks up to its base.
 
 #[doc(hidden)]
 pub mod internals;
 
+mod follow;
 mod load_snapshot;
 mod open;
 mod options;
@@ -31,6 +33,7 @@ use crate::report::figures::FiguresObserver;
 use crate::report::telemetry::{Reporter, Telemetry};
 use crate::report::totals::Totals;
 use blockmill_block::{BlockHash, Coin, OutPoint};
+use blockmill_chain::import::Which;
 use blockmill_chain::report::findings::{ImportEnd, ImportFindings};
 use blockmill_chain::report::observer::Observer;
 use blockmill_chain::state::ChainState;
@@ -71,18 +74,44 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         observer: &mut dyn Observer,
         figures: &mut dyn FiguresObserver,
     ) -> Result<ConnectReport, ConnectError> {
+        self.connect_some(sources, Which::All, observer, figures)
+    }
+
+    /// As [`connect`](Self::connect), for files that were given before: those are searched that
+    /// have changed or are new. Blocks that were rejected stay so.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn update(
+        &mut self,
+        sources: &[PathBuf],
+        observer: &mut dyn Observer,
+        figures: &mut dyn FiguresObserver,
+    ) -> Result<ConnectReport, ConnectError> {
+        self.connect_some(sources, Which::Changed, observer, figures)
+    }
+
+    fn connect_some(
+        &mut self,
+        sources: &[PathBuf],
+        which: Which,
+        observer: &mut dyn Observer,
+        figures: &mut dyn FiguresObserver,
+    ) -> Result<ConnectReport, ConnectError> {
         let start = Instant::now();
         let start_height = self.height();
         let cache = self.coins().counters();
         let totals_before = self.telemetry.begin_run(cache);
         self.data.report_problems(start_height, observer);
         let (pipeline, mut run) = self.parts(observer, figures);
-        run.chain.forget_failures();
+        if which == Which::All {
+            run.chain.forget_failures();
+        }
         let mut submitted = ImportFindings::default();
-        let (mut findings, mut halt) = import_and_connect(pipeline, &mut run, sources, &mut submitted)?;
+        let (mut findings, mut halt) = import_and_connect(pipeline, &mut run, sources, which, &mut submitted)?;
         // A block that is shorter than its record was read: others may lie there.
         while halt == Halt::Finished && run.chain.find_hidden(pipeline.stop())? {
-            (findings, halt) = import_and_connect(pipeline, &mut run, sources, &mut submitted)?;
+            (findings, halt) = import_and_connect(pipeline, &mut run, sources, Which::All, &mut submitted)?;
         }
         findings.merge(submitted);
         pipeline.flush(&mut run)?;
@@ -209,10 +238,11 @@ fn import_and_connect<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
     sources: &[PathBuf],
+    which: Which,
     submitted: &mut ImportFindings,
 ) -> Result<(ImportFindings, Halt), ConnectError> {
     let stop = pipeline.stop();
-    let mut findings = run.chain.import(sources, stop, run.reporter.observer)?;
+    let mut findings = run.chain.import(sources, which, stop, run.reporter.observer)?;
     // Damage of submitted blocks is said once.
     let damages = std::mem::take(&mut submitted.damages);
     *submitted = run.chain.take_submitted_findings();

@@ -8,7 +8,8 @@
 //!   its [`Summary`] has the set's `hash_serialized_3`. No code of the engine computes that hash,
 //!   so validators can be compared with it;
 //! - single blocks, good and bad, for the tests of other crates ([`builder`]);
-//! - the files that Bitcoin Core would have written for a chain, true or not ([`core_files`]).
+//! - the files that Bitcoin Core would have written for a chain, true or not ([`core_files`]), and
+//!   block files as a node writes them while others read ([`node_writer`]).
 //!
 //! ```
 //! use blockmill_chaingen::{ChainSpec, Profile, generate};
@@ -51,6 +52,8 @@ mod rng;
 pub mod builder;
 
 pub mod core_files;
+
+pub mod node_writer;
 
 pub use bitcoin;
 

@@ -3,6 +3,7 @@
 
 use super::undo::NO_UNDO_FILE;
 use super::{BlockCopy, ChainBlocks};
+use crate::import::Which;
 use crate::index::HeaderIndex;
 use crate::positions::FoundPositions;
 use crate::report::findings::{ImportEnd, Leftover};
@@ -69,7 +70,7 @@ impl ChainBlocks {
         let mut chain = ChainState::new(index, genesis, FoundPositions::default());
         chain.search_contents_of(&deep);
         chain.import_headers(headers, observer);
-        let findings = chain.import(sources, stop, observer)?;
+        let findings = chain.import(sources, Which::All, stop, observer)?;
         if findings.end == ImportEnd::Stopped {
             return Ok(None);
         }

@@ -3,7 +3,7 @@
 use crate::report::findings::{Rejected, Unreadable};
 use crate::report::signatures::SignatureWay;
 use blockmill_block::BlockHash;
-use blockmill_blockfiles::{Damage, Skipped};
+use blockmill_blockfiles::{Damage, FileError, Skipped};
 use blockmill_coins::Tip;
 use blockmill_rules::Reject;
 use std::fmt;
@@ -137,6 +137,11 @@ pub enum Event<'a> {
     },
     /// Changes were written to the data directory.
     Flushed(&'a Flushed),
+    /// Block files cannot be searched now. Who follows a node tries again.
+    FilesUnreadable(&'a FileError),
+    /// A block file is another one than before, under the same name: a node has begun anew, or with
+    /// another key.
+    FileReplaced(&'a Path),
 }
 
 impl Event<'_> {
@@ -152,7 +157,9 @@ impl Event<'_> {
             | Self::MoreUnreadable { .. }
             | Self::HeaderRejected { .. }
             | Self::UndoDamaged { .. }
-            | Self::StoreOlder { .. } => Level::Warning,
+            | Self::StoreOlder { .. }
+            | Self::FilesUnreadable(_)
+            | Self::FileReplaced(_) => Level::Warning,
             Self::ScriptsSkipped { .. }
             | Self::ScriptsChecked { .. }
             | Self::Signatures { .. }
@@ -212,6 +219,8 @@ impl fmt::Display for Event<'_> {
                 tip.height,
                 time.as_secs_f64()
             ),
+            Self::FilesUnreadable(error) => write!(f, "{error}; the search is tried again"),
+            Self::FileReplaced(path) => write!(f, "{}: another file than before: it is searched anew", path.display()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::report::events::Event;
 use blockmill_block::{Block, BlockUndo};
+use blockmill_coins::Tip;
 use std::time::Duration;
 
 /// How far the search of block files for headers is.
@@ -95,6 +96,12 @@ pub trait Observer {
     /// So many of the blocks are read that an earlier set is made from.
     fn looking_back(&mut self, blocks: u32, of: u32) {
         let _ = (blocks, of);
+    }
+
+    /// The best chain of the block files is connected up to this tip, and durable: a follower waits
+    /// for more.
+    fn caught_up(&mut self, tip: &Tip) {
+        let _ = tip;
     }
 
     /// Something worth a line in a log.

@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use blockmill_block::{BlockHash, Header};
 use blockmill_blockfiles::disk::Disk;
 use blockmill_blockfiles::{FileError, Input};
+use blockmill_chain::import::Which;
 use blockmill_chain::index::{BlockId, HeaderIndex};
 use blockmill_chain::report::findings::ImportEnd;
 use blockmill_chain::report::observer::Observer;
@@ -186,7 +187,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         // The head of the snapshot is read before the import, so that a wrong file is refused at
         // once.
         let reader = SnapshotReader::new(input, magic).map_err(|error| read_error(path, error))?;
-        let imported = self.chain.import(sources, self.pipeline.stop(), observer)?;
+        let imported = self.chain.import(sources, Which::All, self.pipeline.stop(), observer)?;
         if imported.end == ImportEnd::Stopped {
             return Err(LoadSnapshotError::Stopped { path: path.to_owned() });
         }

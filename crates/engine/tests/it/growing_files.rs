@@ -77,6 +77,8 @@ fn one_engine_sees_what_a_new_process_sees() {
     };
     let data = tempfile::tempdir().unwrap();
     let mut engine = open(&data.path().join("one"), options(2, LARGE));
+    // Searches what has changed alone.
+    let mut follower = open(&data.path().join("follower"), options(1, LARGE));
     // The first block of each file, and of the next.
     let mut starts = vec![0, 4];
     for step in 0..120 {
@@ -116,6 +118,12 @@ fn one_engine_sees_what_a_new_process_sees() {
         let expected = fresh.connect(&sources, &mut ()).unwrap();
         assert_eq!(facts(&report), facts(&expected), "step {step}: {report:?}");
         assert_eq!(figures(&engine), figures(&fresh), "step {step}");
+        let updated = follower.update(&sources, &mut (), &mut ()).unwrap();
+        assert_eq!(
+            (updated.tip, figures(&follower)),
+            (expected.tip, figures(&fresh)),
+            "step {step}"
+        );
         if other < last {
             let pair = &starts[other..other + 2];
             folder.write(other, &chain.blocks[pair[0]..pair[1]], 0, 0, true);
@@ -127,6 +135,9 @@ fn one_engine_sees_what_a_new_process_sees() {
             drop(engine);
             std::fs::remove_dir_all(data.path().join("one")).unwrap();
             engine = open(&data.path().join("one"), options(2, LARGE));
+            drop(follower);
+            std::fs::remove_dir_all(data.path().join("follower")).unwrap();
+            follower = open(&data.path().join("follower"), options(1, LARGE));
         }
     }
 }

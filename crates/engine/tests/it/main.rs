@@ -10,6 +10,7 @@ mod differential;
 mod doctor;
 mod failing_store;
 mod fetching;
+mod follow;
 mod gathering;
 mod growing_files;
 mod invalid_branches;

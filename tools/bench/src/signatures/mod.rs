@@ -110,7 +110,10 @@ pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report
 }
 
 fn claims(report: &mut Report) {
-    for (what, wanted) in [(ALL, wanted_of_lanes(5.0, 2.2)), (kinds::P2TR_SCRIPT, wanted_of_lanes(4.0, 2.0))] {
+    for (what, wanted) in [
+        (ALL, wanted_of_lanes(5.0, 2.2)),
+        (kinds::P2TR_SCRIPT, wanted_of_lanes(4.0, 2.0)),
+    ] {
         let ratio = report.least("ratio_median", |row| row.table() == BLOCKS && row.is("what", what));
         report.at_least(&format!("{what}: the kernel library's time over ours"), ratio, wanted);
     }

@@ -1,0 +1,210 @@
+//! Waiting for changes of files and folders, as another process makes them.
+//!
+//! The system tells of changes at once, where it can (inotify, FSEvents). It says nothing of a
+//! network drive that another machine writes to, and does not say that it will not. So the watcher
+//! also has its caller look by itself: every half second until the system has told of a change, and
+//! every five seconds from then on. It looks often again once a change was found that nobody told
+//! of.
+
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Between two looks, where the system has told of no change yet.
+const LOOK_OFTEN: Duration = Duration::from_millis(500);
+
+/// Between two looks, where it has.
+const LOOK_SELDOM: Duration = Duration::from_secs(5);
+
+/// After a change: files that have just changed may have changed again within a tick of their
+/// clock.
+const LOOK_AGAIN: Duration = Duration::from_millis(1_200);
+
+/// Between two looks at the stop flag.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Why a wait has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// The system has told of a change.
+    Told,
+    /// It is time to look.
+    Look,
+    /// The caller's flag is set.
+    Stopped,
+}
+
+/// Waits for changes of files and folders.
+#[derive(Debug)]
+pub struct Watch {
+    paths: Vec<PathBuf>,
+    /// None where the system tells of nothing.
+    watcher: Option<RecommendedWatcher>,
+    told: Receiver<()>,
+    looks_often: bool,
+    /// Whether the next look is soon, since something has changed.
+    looks_again: bool,
+    /// Whether the last look was such a one.
+    has_looked_again: bool,
+}
+
+impl Watch {
+    /// A watcher of some folders, and of the folders of single files.
+    pub fn new(paths: &[PathBuf]) -> Self {
+        // One message says all: what has changed, the caller finds out.
+        let (tell, told) = sync_channel(1);
+        let handler = move |event: notify::Result<Event>| {
+            // An error says that something was lost.
+            if event.is_ok_and(|event| !is_change(event.kind)) {
+                return;
+            }
+            // Full: the caller has not looked since the message before.
+            let _ = tell.try_send(());
+        };
+        let mut watch = Self {
+            paths: paths.to_owned(),
+            watcher: notify::recommended_watcher(handler).ok(),
+            told,
+            looks_often: true,
+            looks_again: true,
+            has_looked_again: false,
+        };
+        watch.begin();
+        watch
+    }
+
+    /// Has the system tell of each path. A folder may have been made anew.
+    fn begin(&mut self) {
+        let Some(watcher) = &mut self.watcher else {
+            return;
+        };
+        for path in &self.paths {
+            let blocks = path.join("blocks");
+            let folders = if path.is_dir() {
+                // The directory of a node has its block files in a folder.
+                vec![path.as_path(), &blocks]
+            } else {
+                vec![
+                    path.parent()
+                        .filter(|parent| *parent != Path::new(""))
+                        .unwrap_or(Path::new(".")),
+                ]
+            };
+            for folder in folders {
+                // What the system cannot watch is looked at.
+                let _ = watcher.watch(folder, RecursiveMode::NonRecursive);
+            }
+        }
+    }
+
+    /// Waits until it is worth looking for changes, or until `stop` is set.
+    pub fn wait(&mut self, stop: &AtomicBool) -> Woken {
+        let pause = if self.looks_often { LOOK_OFTEN } else { LOOK_SELDOM };
+        let pause = if self.looks_again { pause.min(LOOK_AGAIN) } else { pause };
+        let end = Instant::now() + pause;
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Woken::Stopped;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            match self.told.recv_timeout(left.min(STEP)) {
+                Ok(()) => {
+                    (self.looks_often, self.looks_again) = (false, true);
+                    return Woken::Told;
+                }
+                // Without a watcher nobody sends.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(left.min(STEP)),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if left.is_zero() {
+                self.has_looked_again = std::mem::take(&mut self.looks_again);
+                self.begin();
+                return Woken::Look;
+            }
+        }
+    }
+
+    /// Notes that a look has found a change.
+    pub fn note_change(&mut self, woken: Woken) {
+        // One that nobody has told of.
+        self.looks_often |= woken == Woken::Look && !self.has_looked_again;
+        self.looks_again = true;
+    }
+}
+
+fn is_change(kind: EventKind) -> bool {
+    match kind {
+        // Those of readers, this process among them.
+        EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_change_is_told_of_and_a_read_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("blk00000.dat");
+        fs::write(&path, [1]).unwrap();
+        let stop = AtomicBool::new(false);
+        for source in [folder.path().to_owned(), path.clone()] {
+            let mut watch = Watch::new(&[source]);
+            fs::read(&path).unwrap();
+            assert_eq!(watch.wait(&stop), Woken::Look);
+            fs::write(&path, [2]).unwrap();
+            assert_eq!(watch.wait(&stop), Woken::Told);
+            while watch.wait(&stop) == Woken::Told {}
+            // From now on the system is trusted.
+            let start = Instant::now();
+            stop.store(false, Ordering::Relaxed);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(2 * LOOK_OFTEN);
+                    stop.store(true, Ordering::Relaxed);
+                });
+                assert_eq!(watch.wait(&stop), Woken::Stopped);
+            });
+            assert!(start.elapsed() < LOOK_SELDOM);
+            stop.store(false, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_change_that_nobody_tells_of_is_looked_for_often() {
+        let folder = tempfile::tempdir().unwrap();
+        let stop = AtomicBool::new(false);
+        let mut watch = Watch::new(&[folder.path().to_owned()]);
+        fs::write(folder.path().join("a"), [2]).unwrap();
+        assert_eq!(watch.wait(&stop), Woken::Told);
+        while watch.wait(&stop) == Woken::Told {}
+        watch.watcher = None;
+        watch.note_change(Woken::Look);
+        let start = Instant::now();
+        assert_eq!(watch.wait(&stop), Woken::Look);
+        assert!(start.elapsed() < LOOK_SELDOM);
+    }
+
+    /// The folder of a node that begins anew.
+    #[test]
+    fn a_folder_that_is_made_anew_is_watched_again() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("blocks");
+        fs::create_dir(&folder).unwrap();
+        let stop = AtomicBool::new(false);
+        let mut watch = Watch::new(&[folder.clone()]);
+        fs::remove_dir(&folder).unwrap();
+        assert_eq!(watch.wait(&stop), Woken::Told);
+        fs::create_dir(&folder).unwrap();
+        // A look finds the folder.
+        while watch.wait(&stop) == Woken::Told {}
+        fs::write(folder.join("a"), [1]).unwrap();
+        assert_eq!(watch.wait(&stop), Woken::Told);
+    }
+}

@@ -1,0 +1,232 @@
+//! An engine beside a node, whose files are written while it reads.
+
+use super::options;
+use crate::common::{Chain, LARGE, figures_of, open, output, spend_into};
+use crate::differential::random::Random;
+use bitcoin::consensus::serialize;
+use blockmill_block::{BlockHash, Network};
+use blockmill_chaingen::bitcoin;
+use blockmill_chaingen::node_writer::{NodeSettings, NodeWriter};
+use blockmill_coins::stats::Hashes;
+use blockmill_coins::{StatsBuilder, Tip, UtxoStats};
+use blockmill_engine::datadir::UtxoSet;
+use blockmill_engine::{BlockChange, Event, Observer, Options};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// The longest that a test waits for a block.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What an engine has said.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Connected(BlockHash),
+    Disconnected(BlockHash),
+    CaughtUp(Tip),
+    Event(String),
+}
+
+struct Ear(Sender<Said>);
+
+impl Observer for Ear {
+    fn connected(&mut self, change: &BlockChange<'_>) {
+        self.0.send(Said::Connected(change.block.hash())).unwrap();
+    }
+
+    fn disconnected(&mut self, change: &BlockChange<'_>) {
+        self.0.send(Said::Disconnected(change.block.hash())).unwrap();
+    }
+
+    fn caught_up(&mut self, tip: &Tip) {
+        self.0.send(Said::CaughtUp(*tip)).unwrap();
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        let is_said = !matches!(
+            event,
+            Event::Flushed(_) | Event::Disconnected { .. } | Event::Signatures { .. }
+        );
+        if is_said {
+            self.0.send(Said::Event(event.to_string())).unwrap();
+        }
+    }
+}
+
+fn settings(key: u8) -> NodeSettings {
+    NodeSettings {
+        magic: Network::Regtest.magic().0,
+        key: [key; 8],
+        chunk: 1 << 16,
+        file_bytes: 1 << 17,
+    }
+}
+
+/// The set in a directory, as others read it.
+fn set_in(path: &Path) -> UtxoStats {
+    let set = UtxoSet::open(path, 1).unwrap();
+    let mut builder = StatsBuilder::new(Hashes::Serialized);
+    for coin in set.coins().unwrap() {
+        let (outpoint, coin) = coin.unwrap();
+        builder.add(&outpoint, &coin);
+    }
+    builder.finish(&set.tip())
+}
+
+/// A chain by what an engine has said of its blocks.
+fn apply(chain: &mut Vec<BlockHash>, said: &Said) {
+    match said {
+        Said::Connected(hash) => chain.push(*hash),
+        Said::Disconnected(hash) => assert_eq!(chain.pop(), Some(*hash)),
+        Said::CaughtUp(_) | Said::Event(_) => {}
+    }
+}
+
+/// Runs an engine that follows `folder`, and `act` beside it.
+fn follow(data: &Path, folder: &Path, options: Options, act: impl FnOnce(&Receiver<Said>)) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (sender, receiver) = channel();
+    std::thread::scope(|scope| {
+        let options = Options {
+            stop: Arc::clone(&stop),
+            ..options
+        };
+        let follower = scope.spawn(move || {
+            let mut engine = open(data, options);
+            engine.follow(&[folder.to_owned()], &mut Ear(sender), &mut ()).unwrap();
+        });
+        // A failure of the test must end the engine, too.
+        let acted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(&receiver)));
+        stop.store(true, Ordering::Relaxed);
+        follower.join().unwrap();
+        if let Err(panic) = acted {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// Waits until the engine is at a block. Returns what was said of files meanwhile.
+fn wait_for(tip: BlockHash, said: &Receiver<Said>, chain: &mut Vec<BlockHash>) -> Vec<String> {
+    let (end, mut events) = (Instant::now() + PATIENCE, Vec::new());
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let heard = said.recv_timeout(left).expect("the engine comes to the block");
+        apply(chain, &heard);
+        match heard {
+            Said::CaughtUp(at) if at.hash == tip => return events,
+            Said::Event(text) => events.push(text),
+            _ => {}
+        }
+    }
+}
+
+/// The next block of a chain, often with a transaction.
+fn grow(chain: &mut Chain, random: &mut Random) {
+    let mut next = chain.next().header(|header| header.time += random.below(100) as u32);
+    let height = chain.height();
+    if height > 120 && random.one_in(2) {
+        let from = chain.coinbase(height - 105);
+        next = next.transaction(spend_into(from, vec![output(1_000), output(2_000)]));
+    }
+    chain.push(next.build());
+}
+
+#[test]
+fn a_thousand_blocks_with_reorganisations() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, folder) = (directory.path().join("data"), directory.path().join("blocks"));
+    let mut node = NodeWriter::new(&folder, settings(7)).unwrap();
+    let mut random = Random::new(41);
+    let mut chain = Chain::of(110);
+    chain
+        .blocks
+        .iter()
+        .for_each(|block| node.write(&serialize(block)).unwrap());
+    let mut told = Vec::new();
+    let mut slowest = Duration::ZERO;
+    follow(&data, &folder, options(2, LARGE), |said| {
+        wait_for(chain.hash(), said, &mut told);
+        let mut written = 0;
+        while written < 1_000 {
+            let depth = match random.below(12) {
+                0 => 1 + random.below(50) as u32,
+                _ => 0,
+            };
+            chain = chain.up_to(chain.height() - depth);
+            let start = Instant::now();
+            for _ in 0..=depth {
+                grow(&mut chain, &mut random);
+                node.write(&serialize(chain.tip())).unwrap();
+                written += 1;
+            }
+            let events = wait_for(chain.hash(), said, &mut told);
+            assert_eq!(events, Vec::<String>::new());
+            slowest = slowest.max(start.elapsed());
+            let hashes: Vec<_> = chain.blocks[1..].iter().map(crate::common::hash_of).collect();
+            assert_eq!(told, hashes);
+            if random.one_in(40) {
+                // Durable: others see it.
+                assert_eq!(set_in(&data), figures_of(&chain));
+            }
+            if random.one_in(30) {
+                node.restart().unwrap();
+            }
+            if random.one_in(30) {
+                // Blocks of 50 heights stay.
+                node.prune(4).unwrap();
+            }
+        }
+    });
+    eprintln!("the slowest block took {slowest:?}");
+    assert_eq!(set_in(&data), figures_of(&chain));
+}
+
+/// The node is set up anew: its folder is empty for a while, and its files have another key.
+#[test]
+fn a_node_that_begins_anew_is_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, folder) = (directory.path().join("data"), directory.path().join("blocks"));
+    let mut node = NodeWriter::new(&folder, settings(7)).unwrap();
+    let mut chain = Chain::of(20);
+    chain
+        .blocks
+        .iter()
+        .for_each(|block| node.write(&serialize(block)).unwrap());
+    let mut told = Vec::new();
+    follow(&data, &folder, options(1, LARGE), |said| {
+        wait_for(chain.hash(), said, &mut told);
+        std::fs::remove_dir_all(&folder).unwrap();
+        let Said::Event(text) = said.recv_timeout(PATIENCE).unwrap() else {
+            panic!("nothing is connected");
+        };
+        assert!(text.contains("the search is tried again"), "{text}");
+        let mut node = NodeWriter::new(&folder, settings(9)).unwrap();
+        chain
+            .blocks
+            .iter()
+            .for_each(|block| node.write(&serialize(block)).unwrap());
+        chain.mine(1);
+        node.write(&serialize(chain.tip())).unwrap();
+        let events = wait_for(chain.hash(), said, &mut told);
+        assert!(
+            events.iter().any(|text| text.contains("another file than before")),
+            "{events:?}"
+        );
+        // A block that breaks a rule is passed over, and the chain goes on beside it.
+        let bad = chain
+            .next()
+            .transaction(spend_into(chain.coinbase(21), vec![output(1)]))
+            .build();
+        node.write(&serialize(&bad)).unwrap();
+        let Said::Event(text) = said.recv_timeout(PATIENCE).unwrap() else {
+            panic!("nothing is connected");
+        };
+        assert!(text.contains("bad-txns-premature-spend-of-coinbase"), "{text}");
+        chain.mine(1);
+        node.write(&serialize(chain.tip())).unwrap();
+        wait_for(chain.hash(), said, &mut told);
+    });
+    assert_eq!(set_in(&data), figures_of(&chain));
+}
