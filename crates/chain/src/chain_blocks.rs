@@ -1,9 +1,11 @@
 //! The blocks of a chain, read where they were found, and the coins that they spend: with the undo
 //! data of a data directory, or with Core's undo files beside the block files.
 
+mod advance;
 mod files;
 mod undo;
 
+pub use advance::Unknown;
 pub use undo::UndoSearch;
 
 use crate::assume_valid::signature_way;
@@ -196,7 +198,8 @@ impl ChainBlocks {
         }
     }
 
-    fn find_blocks(&mut self, found: &FoundPositions) {
+    /// Blocks of the chain are looked for among what searches have found, too.
+    pub fn find_blocks(&mut self, found: &FoundPositions) {
         let mut records = Vec::new();
         for (path, search) in found.files() {
             // A file that went away has no blocks, and one that is another's name now adds none.

@@ -18,12 +18,15 @@
 //! Nothing rests on this file: whatever is wrong with it, the block files are searched, and a block
 //! that is read has the hash that was asked for.
 
-use blockmill_block::Header;
+use blockmill_block::{BlockHash, Header};
 use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
-use blockmill_blockfiles::{BlockFiles, FileError, Position, Record, ScanDepth, XorKey, is_there, read_regular};
+use blockmill_blockfiles::{
+    BlockFiles, FileError, Position, Record, ScanDepth, XorKey, find_regular, is_there, read_regular,
+};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::Metadata;
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -316,6 +319,71 @@ impl FoundPositions {
         let mut searches: Vec<_> = self.searches.iter().collect();
         searches.sort_unstable_by_key(|(path, _)| *path);
         searches.into_iter().map(|(path, search)| (path.as_path(), search))
+    }
+}
+
+/// Reads the file of a directory that another process writes to, entry after entry.
+#[derive(Default)]
+pub struct PositionsReader {
+    path: PathBuf,
+    /// Device and inode of the file that was read.
+    file: Option<(u64, u64)>,
+    /// Where the first entry begins that was not read.
+    at: u64,
+    recent: FoundPositions,
+}
+
+impl PositionsReader {
+    /// A reader of the file at `path`, from its first entry on.
+    pub fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            ..Self::default()
+        }
+    }
+
+    /// Reads the entries that have come since. Returns the searches that have found blocks which
+    /// [`forget_known`](Self::forget_known) did not know.
+    ///
+    /// # Errors
+    /// [`FileError`] if the file is there and cannot be read.
+    pub fn read(&mut self) -> Result<&FoundPositions, FileError> {
+        let Some(mut file) = find_regular(&self.path)? else {
+            return Ok(&self.recent);
+        };
+        let failed = |error| error_of(&self.path, error);
+        let metadata = file.metadata().map_err(failed)?;
+        let is = Some((metadata.dev(), metadata.ino()));
+        // A file that was written anew is read from its beginning.
+        if is != self.file || metadata.len() < self.at {
+            (self.file, self.at) = (is, 0);
+        }
+        let mut bytes = Vec::new();
+        let read = file
+            .seek(SeekFrom::Start(self.at))
+            .and_then(|_| file.read_to_end(&mut bytes));
+        read.map_err(failed)?;
+        let mut rest = &bytes[..];
+        if self.at == 0 {
+            // A file of another format says nothing.
+            let Some(entries) = bytes.strip_prefix(MAGIC) else {
+                return Ok(&self.recent);
+            };
+            rest = entries;
+        }
+        // The last one may be in the middle of being written.
+        while let Some((path, search)) = read_entry(&mut rest) {
+            self.recent.searches.insert(path, search);
+        }
+        self.at += (bytes.len() - rest.len()) as u64;
+        Ok(&self.recent)
+    }
+
+    /// Forgets the searches all of whose blocks are known.
+    pub fn forget_known(&mut self, is_known: impl Fn(&BlockHash) -> bool) {
+        self.recent
+            .searches
+            .retain(|_, search| !search.blocks.iter().all(|block| is_known(&block.header.hash())));
     }
 }
 

@@ -1,16 +1,18 @@
 //! The chain of a data directory: its headers and its undo data, and where its blocks were found.
 
 use crate::DataDir;
-use crate::error::{OpenError, Remedy, no_tip_header};
+use crate::error::{OpenError, Remedy, file_error, no_tip_header};
 use crate::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
 use crate::headers_file::{NO_UNDO, RECORD, decode};
-use blockmill_blockfiles::{find_regular, is_there, read_regular};
+use blockmill_block::Header;
+use blockmill_blockfiles::{find_regular, is_there};
 use blockmill_chain::ChainBlocks;
 use blockmill_chain::index::HeaderIndex;
 use blockmill_chain::positions::FoundPositions;
 use blockmill_chain::search::search_folder;
-use blockmill_coins::{Tip, UndoLog};
+use blockmill_coins::{Tip, UndoLog, UndoPosition};
 use blockmill_rules::Params;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 impl DataDir {
@@ -44,29 +46,50 @@ impl DataDir {
     }
 }
 
-/// The headers of a directory, which another process may append to.
+/// A header, and where the undo data of its block is.
+type HeaderRecord = (Header, Option<UndoPosition>);
+
+/// The headers of a directory from an offset on, which another process may append to, and the
+/// offset where they end.
+pub(crate) fn read_headers_from(directory: &DataDir, offset: u64) -> Result<(Vec<HeaderRecord>, u64), OpenError> {
+    let path = directory.file(HEADERS_FILE);
+    let mut bytes = Vec::new();
+    if let Some(mut file) = find_regular(&path)? {
+        let read = file
+            .seek(SeekFrom::Start(offset))
+            .and_then(|_| file.read_to_end(&mut bytes));
+        read.map_err(file_error(&path))?;
+    }
+    // The last one may be in the middle of being written.
+    let records = bytes.chunks(RECORD).map_while(decode);
+    let headers: Vec<_> = records
+        .map(|(header, position)| (header, (position != NO_UNDO).then_some(position)))
+        .collect();
+    let end = offset + (headers.len() * RECORD) as u64;
+    Ok((headers, end))
+}
+
+/// The headers of a directory.
 fn read_headers(directory: &DataDir, params: Params) -> Result<HeaderIndex, OpenError> {
     let mut index = HeaderIndex::new(params);
-    let path = directory.file(HEADERS_FILE);
-    let bytes = read_regular(&path)?.unwrap_or_default();
-    index.reserve(bytes.len() / RECORD);
-    // The last one may be in the middle of being written.
-    for (header, position) in bytes.chunks(RECORD).map_while(decode) {
+    let (headers, _) = read_headers_from(directory, 0)?;
+    index.reserve(headers.len());
+    for (header, position) in headers {
         let id = index
             .insert_trusted(&header, header.hash())
             .ok_or_else(|| OpenError::Damaged {
-                path: path.clone(),
+                path: directory.file(HEADERS_FILE),
                 detail: format!("the parent of block {} is missing", header.hash()),
                 remedy: Some(Remedy::NewDirectory),
             })?;
-        if position != NO_UNDO {
+        if let Some(position) = position {
             index.set_undo(id, position);
         }
     }
     Ok(index)
 }
 
-fn open_undo(path: &Path) -> Result<Option<UndoLog>, OpenError> {
+pub(crate) fn open_undo(path: &Path) -> Result<Option<UndoLog>, OpenError> {
     let Some(file) = find_regular(path)? else {
         return Ok(None);
     };

@@ -44,6 +44,7 @@
 //! - [`batches`]: all coins of a set, on several threads;
 //! - [`utxo_set`]: the set of a directory, to be read;
 //! - [`status`]: how far a directory is, at once;
+//! - [`feed`]: blocks connected and disconnected, from a cursor on;
 //! - [`snapshot`]: the set to a file, and a file to a store;
 //! - [`doctor`]: looks a directory over.
 
@@ -51,6 +52,7 @@ pub mod batches;
 pub mod chain_log;
 pub mod doctor;
 pub mod error;
+pub mod feed;
 
 /// A door for the engine.
 #[doc(hidden)]
@@ -78,6 +80,7 @@ mod writer;
 pub use batches::{Batch, for_each_batch_of};
 pub use directory::DataDir;
 pub use error::{OpenError, Remedy};
+pub use feed::{Cursor, Feed, FeedBlock, FeedError, FeedEvent};
 pub use meta::{ChainId, SnapshotMark};
 pub use past::{Earlier, PastError};
 pub use status::Status;

@@ -1,0 +1,370 @@
+//! The blocks of a data directory as a consumer needs them who keeps something of his own: from the
+//! block that he has handled last, each block that left the chain and each that came, with the
+//! coins that it spends, once.
+//!
+//! A feed reads what is durable, while another process connects blocks. The consumer's cursor is a
+//! block. If that is no longer on the chain, the feed gives the blocks from the cursor down to the
+//! fork, so that they can be undone, and then those of the chain. Headers and undo data of
+//! disconnected blocks stay in the directory, and the engine keeps the blocks themselves, so any
+//! block that was ever durable is a cursor.
+
+use crate::chain_blocks::{open_undo, read_headers_from};
+use crate::error::{OpenError, Remedy};
+use crate::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
+use crate::utxo_set::Reach;
+use crate::{DataDir, Status};
+use blockmill_block::BlockHash;
+use blockmill_blockfiles::is_there;
+use blockmill_chain::block_read_error::BlockReadError;
+use blockmill_chain::chain_blocks::{ChainBlocks, Unknown};
+use blockmill_chain::positions::{FoundPositions, PositionsReader};
+use blockmill_chain::search::search_folder;
+use blockmill_chain::spending_block::SpendingBlock;
+use blockmill_coins::Tip;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use thiserror::Error;
+
+/// Bytes of the blocks that a thread converts at a time.
+const RUN_BYTES: u64 = 4 << 20;
+
+/// The block that a consumer has handled last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cursor {
+    /// The block of the chain at this height; 0 for a consumer that has nothing yet.
+    Height(u32),
+    /// A block, whether it is on the chain or not.
+    Block(BlockHash),
+}
+
+/// Why a feed does not go on.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FeedError {
+    /// The directory cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A block or its undo data cannot be read.
+    #[error(transparent)]
+    Block(#[from] BlockReadError),
+    /// The cursor is a block that the directory does not know.
+    #[error("block {hash} was never connected in {}", path.display())]
+    UnknownCursor {
+        /// The block.
+        hash: BlockHash,
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The cursor is a height that the chain does not reach.
+    #[error("height {height} is above the tip, which is at height {tip}")]
+    AboveTip {
+        /// The height.
+        height: u32,
+        /// Height of the tip.
+        tip: u32,
+    },
+}
+
+/// A block that left the chain, or came to it.
+#[derive(Debug, Clone)]
+pub struct FeedBlock {
+    /// Whether it came.
+    pub is_connected: bool,
+    /// The block, and the coins that it spends.
+    pub block: SpendingBlock,
+    /// The median of the times of the block and the ten before it.
+    pub median_time_past: u32,
+}
+
+/// What a consumer is told.
+#[derive(Debug, Clone)]
+pub enum FeedEvent {
+    /// The highest block of the consumer's chain is not on the chain any more.
+    Disconnected(SpendingBlock),
+    /// The next block.
+    Connected(SpendingBlock),
+    /// Everything up to this block was told.
+    Tip(Tip),
+}
+
+/// The chain of a directory, which another process moves on.
+struct FeedChain {
+    path: PathBuf,
+    blocks: ChainBlocks,
+    tip: Tip,
+    /// Bytes of the headers that were read.
+    headers_at: u64,
+    positions: PositionsReader,
+}
+
+impl FeedChain {
+    fn open(path: &Path) -> Result<Self, FeedError> {
+        let tip = Status::of(path, Reach::Synced)?.tip;
+        let directory = DataDir::open_to_read(path)?;
+        Ok(Self {
+            blocks: directory.blocks(&tip)?,
+            path: path.to_owned(),
+            tip,
+            headers_at: 0,
+            positions: PositionsReader::new(directory.file(POSITIONS_FILE)),
+        })
+    }
+
+    /// Takes in what was written since. The tip comes first, so that its header is there.
+    fn look(&mut self) -> Result<(), FeedError> {
+        let tip = Status::of(&self.path, Reach::Synced)?.tip;
+        if tip == self.tip {
+            return Ok(());
+        }
+        let directory = DataDir::open_to_read(&self.path)?;
+        let (headers, end) = read_headers_from(&directory, self.headers_at)?;
+        let undo = open_undo(&directory.file(UNDO_FILE))?;
+        let found = self.positions.read().map_err(OpenError::from)?;
+        self.blocks
+            .advance(headers, &tip.hash, undo, found)
+            .map_err(|Unknown(hash)| OpenError::Damaged {
+                path: directory.file(HEADERS_FILE),
+                detail: format!("block {hash} or its parent is missing"),
+                remedy: Some(Remedy::NewDirectory),
+            })?;
+        let blocks = &self.blocks;
+        self.positions.forget_known(|hash| blocks.is_known(hash));
+        let submitted = directory.file(BLOCKS_FOLDER);
+        if is_there(&submitted.join(FIRST_BLOCK_FILE)).map_err(OpenError::from)? {
+            // Blocks that came one by one.
+            let mut found = FoundPositions::default();
+            let magic = self.blocks.params().magic();
+            search_folder(&submitted, magic, &mut found).map_err(OpenError::from)?;
+            self.blocks.find_blocks(&found);
+        }
+        (self.headers_at, self.tip) = (end, tip);
+        Ok(())
+    }
+
+    fn read(&self, height: u32) -> Result<FeedBlock, FeedError> {
+        Ok(FeedBlock {
+            is_connected: true,
+            block: self.blocks.read(height)?,
+            median_time_past: self.blocks.median_time_past(height)?,
+        })
+    }
+
+    /// The chain of a cursor that is no longer on this one.
+    fn branch(&self, cursor: &Tip) -> Result<ChainBlocks, FeedError> {
+        Ok(DataDir::open_to_read(&self.path)?.blocks(cursor)?)
+    }
+}
+
+/// The blocks of a data directory after a cursor. An iterator over what the consumer is to be told;
+/// it ends with [`FeedEvent::Tip`], and goes on once [`look`](Self::look) has found more.
+pub struct Feed {
+    chain: Arc<RwLock<FeedChain>>,
+    cursor: Tip,
+    /// The chain of a cursor that is no longer on the directory's.
+    branch: Option<ChainBlocks>,
+    /// The tip that the consumer was told last.
+    told: Option<Tip>,
+}
+
+impl Feed {
+    /// A feed of the data directory at `path`, from a cursor on.
+    ///
+    /// # Errors
+    /// [`FeedError`].
+    pub fn open(path: &Path, cursor: Cursor) -> Result<Self, FeedError> {
+        Self::of(Arc::new(RwLock::new(FeedChain::open(path)?)), cursor)
+    }
+
+    /// A feed of the same directory for another consumer. The two share what they know of the
+    /// chain.
+    ///
+    /// # Errors
+    /// [`FeedError`].
+    pub fn another(&self, cursor: Cursor) -> Result<Self, FeedError> {
+        Self::of(Arc::clone(&self.chain), cursor)
+    }
+
+    fn of(chain: Arc<RwLock<FeedChain>>, cursor: Cursor) -> Result<Self, FeedError> {
+        let known = read(&chain);
+        let cursor = match cursor {
+            Cursor::Height(height) => match known.blocks.hash(height) {
+                Ok(hash) => Tip { hash, height },
+                Err(_) => {
+                    let tip = known.tip.height;
+                    return Err(FeedError::AboveTip { height, tip });
+                }
+            },
+            Cursor::Block(hash) => match known.blocks.fork_with(&hash) {
+                Some((height, _)) => Tip { hash, height },
+                None => {
+                    let path = known.path.clone();
+                    return Err(FeedError::UnknownCursor { hash, path });
+                }
+            },
+        };
+        drop(known);
+        Ok(Self {
+            chain,
+            cursor,
+            branch: None,
+            told: None,
+        })
+    }
+
+    /// The block that was given last.
+    pub fn cursor(&self) -> Tip {
+        self.cursor
+    }
+
+    /// Takes in what the directory has got since. Returns whether there is something to tell.
+    ///
+    /// # Errors
+    /// [`FeedError`].
+    pub fn look(&mut self) -> Result<bool, FeedError> {
+        let mut chain = self.chain.write().unwrap_or_else(PoisonError::into_inner);
+        chain.look()?;
+        Ok(self.told != Some(chain.tip))
+    }
+
+    /// The height of the last block of the chain that the cursor is, or is above.
+    fn fork(&self, chain: &FeedChain) -> Result<u32, FeedError> {
+        let fork = chain.blocks.fork_with(&self.cursor.hash);
+        let (_, fork) = fork.ok_or_else(|| FeedError::UnknownCursor {
+            hash: self.cursor.hash,
+            path: chain.path.clone(),
+        })?;
+        Ok(fork)
+    }
+
+    /// The cursor's block, which is not on the chain, and moves the cursor to its parent. None if
+    /// the cursor is on the chain.
+    fn next_disconnected(&mut self) -> Result<Option<FeedBlock>, FeedError> {
+        let chain = read(&self.chain);
+        if self.fork(&chain)? == self.cursor.height {
+            drop(chain);
+            self.branch = None;
+            return Ok(None);
+        }
+        let is_of_branch = |branch: &ChainBlocks| branch.hash(self.cursor.height).ok() == Some(self.cursor.hash);
+        let branch = match self.branch.take().filter(is_of_branch) {
+            Some(branch) => branch,
+            None => chain.branch(&self.cursor)?,
+        };
+        drop(chain);
+        let height = self.cursor.height;
+        let block = FeedBlock {
+            is_connected: false,
+            block: branch.read(height)?,
+            median_time_past: branch.median_time_past(height)?,
+        };
+        // The first block is on every chain, so this one is above it.
+        self.cursor = Tip {
+            hash: branch.hash(height - 1)?,
+            height: height - 1,
+        };
+        self.branch = Some(branch);
+        Ok(Some(block))
+    }
+
+    /// Gives everything that there is to tell to `convert`, on `threads` threads, and what comes of
+    /// it to `take`, in order, on this thread. The cursor is the block that `take` got last. At the
+    /// end it is the tip, which is returned.
+    ///
+    /// A consumer that takes its time holds up no other feed of this directory.
+    ///
+    /// # Errors
+    /// [`FeedError`], and those of `convert` and of `take`. A block that `take` refused counts as
+    /// not given.
+    pub fn run<T: Send, E: Send + From<FeedError>>(
+        &mut self,
+        threads: usize,
+        convert: &(dyn Fn(FeedBlock) -> Result<T, E> + Sync),
+        take: &mut dyn FnMut(T) -> Result<(), E>,
+    ) -> Result<Tip, E> {
+        loop {
+            let before = self.cursor;
+            if let Some(block) = self.next_disconnected().map_err(E::from)? {
+                let after = std::mem::replace(&mut self.cursor, before);
+                take(convert(block)?)?;
+                self.cursor = after;
+                continue;
+            }
+            let shared = Arc::clone(&self.chain);
+            let chain = read(&shared);
+            let first = self.cursor.height + 1;
+            if self.fork(&chain)? < self.cursor.height {
+                continue;
+            }
+            if first > chain.tip.height {
+                self.told = Some(chain.tip);
+                return Ok(chain.tip);
+            }
+            let convert = |heights: RangeInclusive<u32>| {
+                let blocks = heights.map(|height| {
+                    let block = chain.read(height)?;
+                    let hash = block.block.block.hash();
+                    Ok((Tip { hash, height }, convert(block)?))
+                });
+                blocks.collect::<Result<Vec<_>, E>>()
+            };
+            if Arc::strong_count(&self.chain) <= 2 {
+                // Nobody else waits for the lock.
+                let mut take = |blocks: Vec<(Tip, T)>| self.take_all(blocks, take);
+                chain
+                    .blocks
+                    .for_each_run(first..=chain.tip.height, RUN_BYTES, threads, &convert, &mut take)?;
+            } else {
+                let mut length = 0;
+                let last = (first..chain.tip.height).find(|&height| {
+                    length += u64::from(chain.blocks.length(height));
+                    length >= RUN_BYTES
+                });
+                let blocks = convert(first..=last.unwrap_or(chain.tip.height))?;
+                drop(chain);
+                self.take_all(blocks, take)?;
+            }
+        }
+    }
+
+    fn take_all<T, E>(&mut self, blocks: Vec<(Tip, T)>, take: &mut dyn FnMut(T) -> Result<(), E>) -> Result<(), E> {
+        for (block, converted) in blocks {
+            take(converted)?;
+            self.cursor = block;
+        }
+        Ok(())
+    }
+
+    fn next_event(&mut self) -> Result<Option<FeedEvent>, FeedError> {
+        if let Some(block) = self.next_disconnected()? {
+            return Ok(Some(FeedEvent::Disconnected(block.block)));
+        }
+        let chain = read(&self.chain);
+        if self.cursor.height < chain.tip.height {
+            let block = chain.read(self.cursor.height + 1)?.block;
+            self.cursor = Tip {
+                hash: block.block.hash(),
+                height: block.height,
+            };
+            return Ok(Some(FeedEvent::Connected(block)));
+        }
+        let tip = chain.tip;
+        let is_new = self.told != Some(tip);
+        drop(chain);
+        self.told = Some(tip);
+        Ok(is_new.then_some(FeedEvent::Tip(tip)))
+    }
+}
+
+/// A panic leaves the chain as it was, or the feed without a chain that fits.
+fn read(chain: &RwLock<FeedChain>) -> RwLockReadGuard<'_, FeedChain> {
+    chain.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Iterator for Feed {
+    type Item = Result<FeedEvent, FeedError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_event().transpose()
+    }
+}
