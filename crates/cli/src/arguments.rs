@@ -2,15 +2,17 @@
 //!
 //! - [`shared`]: arguments that several commands have;
 //! - [`values`]: what they are read as;
-//! - [`audit`], [`export`]: the arguments of the commands with several calls.
+//! - [`audit`], [`export`], [`follow`]: the arguments of the commands with several calls.
 
 pub(crate) mod audit;
 pub(crate) mod export;
+pub(crate) mod follow;
 mod shared;
 mod values;
 
 use self::audit::AuditArguments;
 use self::export::ExportCommand;
+use self::follow::{FeedArguments, FollowArguments};
 pub(crate) use self::shared::{
     DataArguments, EngineArguments, Force, OlderArgument, SetArguments, chain_of, is_standard, or_standard_input,
     params_of,
@@ -18,7 +20,7 @@ pub(crate) use self::shared::{
 use self::values::{
     AssumeValid, HashesArgument, network, parse_address, parse_assume_valid, parse_hex, parse_mebibytes, parse_threads,
 };
-pub(crate) use self::values::{HexBytes, SignaturesArgument};
+pub(crate) use self::values::{Endpoint, HexBytes, SignaturesArgument, cursor_of};
 #[cfg(feature = "descriptors")]
 use crate::descriptors::IndexRange;
 use crate::log::Format;
@@ -63,6 +65,11 @@ pub(crate) enum Command {
     /// Connect the blocks of block files: index headers, validate everything new, resume after a
     /// stop
     Connect(ConnectArguments),
+    /// Connect what a node has, and then each block that it writes, until a signal
+    Follow(FollowArguments),
+    /// Write each block that came to the chain or left it, with the coins that it spends, from the
+    /// block on that was handled last
+    Feed(FeedArguments),
     /// Read blocks in hex, one a line, from standard input; write one verdict in JSON for each
     Submit(SubmitArguments),
     /// Verify one block against the coins that it spends

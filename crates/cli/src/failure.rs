@@ -12,7 +12,7 @@ use blockmill_chaingen::GenerateError;
 use blockmill_checks::verify_files::VerifyFilesError;
 use blockmill_coins::StoreError;
 use blockmill_datadir::snapshot::DumpSnapshotError;
-use blockmill_datadir::{OpenError, PastError};
+use blockmill_datadir::{FeedError, OpenError, PastError};
 use blockmill_engine::ConnectError;
 use blockmill_engine::engine::LoadSnapshotError;
 #[cfg(feature = "tables")]
@@ -34,6 +34,9 @@ pub(crate) enum Failure {
     /// A block or its undo data cannot be read.
     #[error(transparent)]
     Block(#[from] BlockReadError),
+    /// A feed does not go on.
+    #[error(transparent)]
+    Feed(#[from] FeedError),
     /// Blocks lie inside the records of others.
     #[error("{}", .0.reasons.first().map(ToString::to_string).unwrap_or_default())]
     Hidden(Wholeness),
@@ -129,8 +132,12 @@ impl Failure {
     /// What the user can do about it.
     fn advice(&self) -> Option<&'static str> {
         match self {
-            Self::Open(error) | Self::Past(PastError::Open(error)) | Self::Audit(AuditError::Open(error)) => {
-                advice::of_open(error)
+            Self::Open(error)
+            | Self::Past(PastError::Open(error))
+            | Self::Feed(FeedError::Open(error))
+            | Self::Audit(AuditError::Open(error)) => advice::of_open(error),
+            Self::Feed(FeedError::UnknownCursor { .. }) => {
+                Some("begin anew with --from 0, and drop what was made of the events before")
             }
             Self::Connect(error) => advice::of_connect(error),
             Self::LoadSnapshot(error) => advice::of_load(error),
@@ -145,9 +152,11 @@ impl Failure {
             _ if self.is_stop() => signals::status(),
             // Before all others: a write of any kind may meet it.
             _ if is_disk_full(self) => 4,
-            Self::Open(error) | Self::Past(PastError::Open(error)) | Self::Audit(AuditError::Open(error)) => {
-                open_status(error)
-            }
+            Self::Open(error)
+            | Self::Past(PastError::Open(error))
+            | Self::Feed(FeedError::Open(error))
+            | Self::Audit(AuditError::Open(error)) => open_status(error),
+            Self::Feed(FeedError::UnknownCursor { .. } | FeedError::AboveTip { .. }) => 2,
             Self::Past(PastError::AboveTip { .. } | PastError::BelowSnapshot { .. }) => 2,
             Self::Store(error)
             | Self::Connect(ConnectError::Store(error))
@@ -184,6 +193,7 @@ impl Failure {
             #[cfg(feature = "tables")]
             Self::Parquet(_) | Self::Sqlite(_) => 3,
             Self::Past(_)
+            | Self::Feed(_)
             | Self::Stopped(_)
             | Self::Block(_)
             | Self::Hidden(_)

@@ -15,6 +15,7 @@ mod doing;
 mod examples;
 mod export;
 mod failure;
+mod feed;
 mod headers;
 mod log;
 mod metrics;
@@ -58,6 +59,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "generate")]
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Connect(arguments) => commands::connect::run(&arguments),
+        Command::Follow(arguments) => commands::follow::run(&arguments),
+        Command::Feed(arguments) => commands::feed::run(&arguments),
         Command::Submit(arguments) => commands::submit::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Audit(arguments) => commands::audit::run(&arguments),

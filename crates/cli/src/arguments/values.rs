@@ -3,9 +3,11 @@
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_chain::Signatures;
 use blockmill_coins::stats::Hashes;
+use blockmill_datadir::Cursor;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 
 /// The hashes of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -130,6 +132,43 @@ pub(super) fn parse_assume_valid(text: &str) -> Result<AssumeValid, String> {
     }
     let hash = text.parse().map_err(|error| format!("{error}"))?;
     Ok(AssumeValid(Some(hash)))
+}
+
+/// A height, or the hash of a block.
+pub(crate) fn cursor_of(text: &str) -> Result<Cursor, String> {
+    // No hash is so short.
+    if text.len() <= 10
+        && let Ok(height) = text.parse()
+    {
+        return Ok(Cursor::Height(height));
+    }
+    let hash = text
+        .parse()
+        .map_err(|error| format!("expected a height or the hash of a block: {error}"))?;
+    Ok(Cursor::Block(hash))
+}
+
+/// Where consumers connect.
+#[derive(Debug, Clone)]
+pub(crate) enum Endpoint {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => address.fmt(f),
+        }
+    }
+}
+
+pub(super) fn parse_endpoint(text: &str) -> Result<Endpoint, String> {
+    match text.strip_prefix("unix:") {
+        Some(path) => Ok(Endpoint::Unix(path.into())),
+        None => parse_address(text).map(Endpoint::Tcp),
+    }
 }
 
 #[cfg(test)]

@@ -54,6 +54,15 @@ pub(crate) fn say_leftovers(report: &ConnectReport) {
     whole::say(&report.wholeness());
 }
 
+/// Reports the height from which the work goes on.
+pub(crate) fn say_resumed(height: u32) {
+    doing::set_flushed(height);
+    if height > 0 {
+        let text = format!("going on from height {height}");
+        log::info("resumed", &text, json!({"height": height}));
+    }
+}
+
 /// Reports the height at which a signal stopped the run, if one did.
 pub(crate) fn say_halt(report: &ConnectReport) {
     if report.halt == Halt::Stopped {
@@ -110,11 +119,7 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     };
     let verifier = verifier(options.signatures);
     let mut engine = arguments.data.engine()?.options(options).open(verifier)?;
-    doing::set_flushed(engine.height());
-    if engine.height() > 0 {
-        let text = format!("going on from height {}", engine.height());
-        log::info("resumed", &text, json!({"height": engine.height()}));
-    }
+    say_resumed(engine.height());
     if let Some(height_max) = arguments.stop_at_height
         && height_max < engine.height()
     {

@@ -9,6 +9,8 @@ pub(crate) mod connect;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod export;
+pub(crate) mod feed;
+pub(crate) mod follow;
 #[cfg(feature = "generate")]
 pub(crate) mod generate;
 pub(crate) mod shell;

@@ -4,42 +4,13 @@
 mod columns;
 
 use crate::script_pubkey::{ScriptKind, address};
-use blockmill_block::{CoinRef, Header, Input, Network, Output, Txid, hex};
+use blockmill_block::{CoinRef, Input, Network, Output, Txid, hex};
 use blockmill_chain::{SpendingBlock, SpendingTransaction};
 use serde::Serialize;
 
-/// What all rows of a block have in common.
-#[derive(Debug, Clone)]
-pub(crate) struct BlockFacts {
-    network: Network,
-    height: u32,
-    hash: String,
-    median_time: u32,
-    header: Header,
-    merkle_root: String,
-    size: u64,
-    weight: u64,
-}
-
-impl BlockFacts {
-    pub(crate) fn new(read: &SpendingBlock, median_time: u32, network: Network) -> Self {
-        let header = *read.block.header();
-        Self {
-            network,
-            height: read.height,
-            hash: read.block.hash().to_string(),
-            median_time,
-            header,
-            merkle_root: header.merkle_root.to_string(),
-            size: read.block.bytes().len() as u64,
-            weight: read.block.weight() as u64,
-        }
-    }
-}
-
-/// A row. The words are Core's; amounts are in satoshi, and bytes in hex.
-#[derive(Debug, Serialize)]
-pub(crate) struct TransactionRow {
+/// What is said of a block, and what all its rows have in common.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct BlockRow {
     height: u32,
     block_hash: String,
     block_time: u32,
@@ -51,6 +22,38 @@ pub(crate) struct TransactionRow {
     nonce: u32,
     block_size: u64,
     block_weight: u64,
+}
+
+impl BlockRow {
+    pub(crate) fn new(read: &SpendingBlock, median_time: u32) -> Self {
+        let header = read.block.header();
+        Self {
+            height: read.height,
+            block_hash: read.block.hash().to_string(),
+            block_time: header.time,
+            block_mediantime: median_time,
+            block_version: header.version,
+            merkle_root: header.merkle_root.to_string(),
+            bits: format!("{:08x}", header.bits),
+            nonce: header.nonce,
+            block_size: read.block.bytes().len() as u64,
+            block_weight: read.block.weight() as u64,
+        }
+    }
+}
+
+/// A row.
+#[derive(Debug, Serialize)]
+pub(crate) struct TransactionRow {
+    #[serde(flatten)]
+    pub(crate) block: BlockRow,
+    #[serde(flatten)]
+    pub(crate) transaction: TransactionFields,
+}
+
+/// What is said of a transaction. The words are Core's; amounts are in satoshi, and bytes in hex.
+#[derive(Debug, Serialize)]
+pub(crate) struct TransactionFields {
     /// Its number in the block.
     position: u32,
     txid: String,
@@ -129,24 +132,13 @@ impl OutputRow {
     }
 }
 
-impl TransactionRow {
-    pub(crate) fn new(block: &BlockFacts, position: u32, spending: &SpendingTransaction<'_>) -> Self {
+impl TransactionFields {
+    pub(crate) fn new(position: u32, spending: &SpendingTransaction<'_>, network: Network) -> Self {
         let transaction = &spending.transaction;
         let (base, total) = (transaction.base_size() as u64, transaction.total_size() as u64);
         // BIP 141: what is no witness counts four times.
         let weight = base * 3 + total;
-        let network = block.network;
         Self {
-            height: block.height,
-            block_hash: block.hash.clone(),
-            block_time: block.header.time,
-            block_mediantime: block.median_time,
-            block_version: block.header.version,
-            merkle_root: block.merkle_root.clone(),
-            bits: format!("{:08x}", block.header.bits),
-            nonce: block.header.nonce,
-            block_size: block.size,
-            block_weight: block.weight,
             position,
             txid: transaction.txid().to_string(),
             wtxid: transaction.wtxid().to_string(),

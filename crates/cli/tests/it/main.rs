@@ -17,6 +17,7 @@ mod documents;
 mod export;
 mod export_blocks;
 mod flips;
+mod follow;
 mod generated;
 mod headers;
 mod hostile_memory;

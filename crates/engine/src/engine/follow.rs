@@ -112,8 +112,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let mut watch = Watch::new(sources);
         let first = self.connect_with_figures(sources, observer, figures)?;
         if first.halt != Halt::Finished {
+            figures.ended(&first);
             return Ok(first);
         }
+        figures.ended(&first);
         observer.caught_up(&self.tip());
         let mut said = Said::default();
         let mut retry = Retry::default();
@@ -137,6 +139,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             match looked {
                 Ok(report) => {
                     said.error = None;
+                    figures.ended(&report);
                     if is_retry || !report.unreadable.is_empty() {
                         retry.note(!report.unreadable.is_empty());
                     }

@@ -1,5 +1,6 @@
 //! Who hears the figures of a run while it goes on.
 
+use crate::report::connect_report::ConnectReport;
 use crate::report::stages::Span;
 use crate::report::totals::Totals;
 
@@ -8,6 +9,12 @@ pub trait FiguresObserver {
     /// What was done so far; after every [`progress`](blockmill_chain::Observer::progress).
     fn totals(&mut self, totals: &Totals) {
         let _ = totals;
+    }
+
+    /// A run of [`Engine::follow`](crate::Engine::follow) has ended: the first one, and each look
+    /// at the files since.
+    fn ended(&mut self, report: &ConnectReport) {
+        let _ = report;
     }
 
     /// A thread of this name has done something; only with [`Options::trace`](crate::Options).

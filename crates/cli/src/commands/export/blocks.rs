@@ -8,7 +8,7 @@ use crate::export::parquet::write_parquet;
 use crate::export::table::{Convert, Rows, Written, say_written, write_lines};
 use crate::export::target::{Target, format_of};
 use crate::export::text;
-use crate::export::transaction_row::{BlockFacts, TransactionRow, memory_of_row};
+use crate::export::transaction_row::{BlockRow, TransactionFields, TransactionRow, memory_of_row};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::EngineMeter;
@@ -66,9 +66,12 @@ impl Transactions<'_> {
         };
         for read in self.blocks.iter(heights) {
             let read = read?;
-            let facts = BlockFacts::new(&read, self.blocks.median_time_past(read.height)?, self.network);
+            let block = BlockRow::new(&read, self.blocks.median_time_past(read.height)?);
             for (position, spending) in (0..).zip(read.transactions()) {
-                rows.push(TransactionRow::new(&facts, position, &spending));
+                rows.push(TransactionRow {
+                    block: block.clone(),
+                    transaction: TransactionFields::new(position, &spending, self.network),
+                });
                 memory += memory_of_row(&spending);
                 if memory > ROWS_BYTES {
                     convert(&mut rows)?;

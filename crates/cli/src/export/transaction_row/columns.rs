@@ -15,7 +15,7 @@ fn optional_text<'r, R: 'r>(rows: impl Iterator<Item = &'r R>, of: fn(&'r R) -> 
 }
 
 fn input_columns(rows: &[TransactionRow]) -> Vec<Column> {
-    let inputs = || rows.iter().flat_map(|row| &row.inputs);
+    let inputs = || rows.iter().flat_map(|row| &row.transaction.inputs);
     let mut witnesses = ListBuilder::new(StringBuilder::new()).with_field(Field::new("item", DataType::Utf8, false));
     for input in inputs() {
         witnesses.append_value(input.witness.iter().map(Some));
@@ -42,7 +42,7 @@ fn input_columns(rows: &[TransactionRow]) -> Vec<Column> {
 }
 
 fn output_columns(rows: &[TransactionRow]) -> Vec<Column> {
-    let outputs = || rows.iter().flat_map(|row| &row.outputs);
+    let outputs = || rows.iter().flat_map(|row| &row.transaction.outputs);
     vec![
         Column::new(
             "vout",
@@ -71,31 +71,31 @@ impl Columns for TransactionRow {
         let string = |of| text(rows.iter(), of);
         let small = |of: fn(&Self) -> u32| UInt32Array::from_iter_values(rows.iter().map(of));
         let large = |of: fn(&Self) -> u64| UInt64Array::from_iter_values(rows.iter().map(of));
-        let versions = rows.iter().map(|row| row.block_version);
-        let coinbases: Vec<bool> = rows.iter().map(|row| row.coinbase).collect();
-        let fees: Int64Array = rows.iter().map(|row| row.fee).collect();
-        let input_counts = rows.iter().map(|row| row.inputs.len());
-        let output_counts = rows.iter().map(|row| row.outputs.len());
+        let versions = rows.iter().map(|row| row.block.block_version);
+        let coinbases: Vec<bool> = rows.iter().map(|row| row.transaction.coinbase).collect();
+        let fees: Int64Array = rows.iter().map(|row| row.transaction.fee).collect();
+        let input_counts = rows.iter().map(|row| row.transaction.inputs.len());
+        let output_counts = rows.iter().map(|row| row.transaction.outputs.len());
         Ok(vec![
-            Column::new("height", small(|row| row.height)),
-            Column::new("block_hash", string(|row| &row.block_hash)),
-            Column::new("block_time", small(|row| row.block_time)),
-            Column::new("block_mediantime", small(|row| row.block_mediantime)),
+            Column::new("height", small(|row| row.block.height)),
+            Column::new("block_hash", string(|row| &row.block.block_hash)),
+            Column::new("block_time", small(|row| row.block.block_time)),
+            Column::new("block_mediantime", small(|row| row.block.block_mediantime)),
             Column::new("block_version", Int32Array::from_iter_values(versions)),
-            Column::new("merkle_root", string(|row| &row.merkle_root)),
-            Column::new("bits", string(|row| &row.bits)),
-            Column::new("nonce", small(|row| row.nonce)),
-            Column::new("block_size", large(|row| row.block_size)),
-            Column::new("block_weight", large(|row| row.block_weight)),
-            Column::new("position", small(|row| row.position)),
-            Column::new("txid", string(|row| &row.txid)),
-            Column::new("wtxid", string(|row| &row.wtxid)),
-            Column::new("version", small(|row| row.version)),
-            Column::new("locktime", small(|row| row.locktime)),
-            Column::new("size", large(|row| row.size)),
-            Column::new("vsize", large(|row| row.vsize)),
-            Column::new("weight", large(|row| row.weight)),
-            Column::new("sigop_cost", large(|row| row.sigop_cost)),
+            Column::new("merkle_root", string(|row| &row.block.merkle_root)),
+            Column::new("bits", string(|row| &row.block.bits)),
+            Column::new("nonce", small(|row| row.block.nonce)),
+            Column::new("block_size", large(|row| row.block.block_size)),
+            Column::new("block_weight", large(|row| row.block.block_weight)),
+            Column::new("position", small(|row| row.transaction.position)),
+            Column::new("txid", string(|row| &row.transaction.txid)),
+            Column::new("wtxid", string(|row| &row.transaction.wtxid)),
+            Column::new("version", small(|row| row.transaction.version)),
+            Column::new("locktime", small(|row| row.transaction.locktime)),
+            Column::new("size", large(|row| row.transaction.size)),
+            Column::new("vsize", large(|row| row.transaction.vsize)),
+            Column::new("weight", large(|row| row.transaction.weight)),
+            Column::new("sigop_cost", large(|row| row.transaction.sigop_cost)),
             Column::new("coinbase", BooleanArray::from(coinbases)),
             Column::nullable("fee", fees),
             Column::of_lists("inputs", input_columns(rows), input_counts)?,

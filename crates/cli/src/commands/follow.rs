@@ -1,0 +1,206 @@
+//! `blockmill follow`.
+
+use crate::arguments::follow::FollowArguments;
+use crate::commands::connect::{check_sources, options, say_halt, say_leftovers, say_resumed};
+use crate::failure::Failure;
+use crate::feed::exec::Runner;
+use crate::metrics::Metrics;
+use crate::output;
+use crate::progress::EngineMeter;
+use crate::verifier::verifier;
+use blockmill_chain::{BlockChange, Event, Indexing, Observer, Progress};
+use blockmill_coins::Tip;
+use blockmill_engine::report::{FiguresObserver, Totals};
+use blockmill_engine::{ConnectReport, Options};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+
+/// Writes a line for each block and each flush, once the engine has caught up.
+struct Lines {
+    meter: EngineMeter,
+    is_json: bool,
+    has_caught_up: bool,
+    /// Told of the tip at which the engine has caught up first.
+    begin: Option<Sender<Tip>>,
+    /// Set where a line cannot be written.
+    stop: Arc<AtomicBool>,
+    /// Why it could not.
+    failure: Option<std::io::Error>,
+}
+
+impl Lines {
+    fn write(&mut self, text: &str, fields: &Value) {
+        let mut out = output::stdout();
+        let written = if self.is_json {
+            output::json_line(&mut out, fields)
+        } else {
+            writeln!(out, "{text}").and_then(|()| out.flush())
+        };
+        if let Err(error) = written {
+            self.failure.get_or_insert(error);
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn block(&mut self, event: &str, change: &BlockChange<'_>) {
+        if !self.has_caught_up {
+            return;
+        }
+        let block = change.block;
+        let (hash, inputs) = (block.hash().to_string(), change.undo.coins().len());
+        let text = format!(
+            "{event}: height {}, {hash}, {} transactions, {inputs} inputs",
+            change.height,
+            block.transaction_count()
+        );
+        let fields = json!({
+            "event": event,
+            "height": change.height,
+            "block_hash": hash,
+            "block_time": block.header().time,
+            "transactions": block.transaction_count(),
+            "inputs": inputs,
+            "block_size": block.bytes().len(),
+        });
+        self.write(&text, &fields);
+    }
+}
+
+impl Observer for Lines {
+    fn connected(&mut self, change: &BlockChange<'_>) {
+        self.block("connected", change);
+    }
+
+    fn disconnected(&mut self, change: &BlockChange<'_>) {
+        self.block("disconnected", change);
+    }
+
+    fn caught_up(&mut self, tip: &Tip) {
+        self.meter.meter.clear();
+        self.has_caught_up = true;
+        if let Some(begin) = self.begin.take() {
+            // Without a command nobody listens.
+            let _ = begin.send(*tip);
+        }
+        let text = format!("tip: height {}, {}", tip.height, tip.hash);
+        let fields = json!({"event": "tip", "height": tip.height, "block_hash": tip.hash.to_string()});
+        self.write(&text, &fields);
+    }
+
+    fn indexing(&mut self, indexing: &Indexing) {
+        self.meter.indexing(indexing);
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        self.meter.progress(progress);
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        self.meter.event(event);
+        let Event::Flushed(flushed) = event else {
+            return;
+        };
+        if self.has_caught_up {
+            let (tip, seconds) = (flushed.tip, flushed.time.as_secs_f64());
+            let text = format!(
+                "flushed: height {}, {} changes in {seconds:.3} s",
+                tip.height, flushed.changes
+            );
+            let fields = json!({
+                "event": "flushed",
+                "height": tip.height,
+                "block_hash": tip.hash.to_string(),
+                "changes": flushed.changes,
+                "seconds": seconds,
+            });
+            self.write(&text, &fields);
+        }
+    }
+}
+
+/// Passes the engine's figures to the metrics, and says what the first run has left over.
+struct Watcher {
+    metrics: Option<Metrics>,
+    has_reported: bool,
+}
+
+impl FiguresObserver for Watcher {
+    fn totals(&mut self, totals: &Totals) {
+        if let Some(metrics) = &self.metrics {
+            metrics.set_totals(totals);
+        }
+    }
+
+    fn ended(&mut self, report: &ConnectReport) {
+        if !std::mem::replace(&mut self.has_reported, true) {
+            say_leftovers(report);
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &FollowArguments) -> Result<u8, Failure> {
+    check_sources(&arguments.blocks)?;
+    let options = Options {
+        assume_valid: arguments.assume_valid.0,
+        signatures: arguments.signatures.into(),
+        ..options(&arguments.engine)?
+    };
+    let stop = Arc::clone(&options.stop);
+    let verifier = verifier(options.signatures);
+    let mut engine = arguments.data.engine()?.options(options).open(verifier)?;
+    say_resumed(engine.height());
+    let network = engine.directory().chain_id().network;
+    let metrics = arguments
+        .metrics
+        .map(|address| Metrics::serve(address, engine.directory().store_path()))
+        .transpose()?;
+    let (begin, begun) = channel();
+    let mut lines = Lines {
+        meter: EngineMeter::with_metrics(metrics.clone()),
+        is_json: arguments.json,
+        has_caught_up: false,
+        begin: Some(begin),
+        stop: Arc::clone(&stop),
+        failure: None,
+    };
+    let mut figures = Watcher {
+        metrics,
+        has_reported: false,
+    };
+    std::thread::scope(|scope| {
+        let runner = arguments.exec.as_ref().map(|command| {
+            let runner = Runner {
+                command,
+                data: &arguments.data.data,
+                network,
+                stop: &stop,
+            };
+            let stop = &stop;
+            scope.spawn(move || {
+                let Ok(tip) = begun.recv() else {
+                    return Ok(());
+                };
+                let outcome = runner.run(tip);
+                // What it cannot do, the process does not go on without.
+                stop.store(true, Ordering::Relaxed);
+                outcome
+            })
+        });
+        let followed = engine.follow(&arguments.blocks, &mut lines, &mut figures);
+        stop.store(true, Ordering::Relaxed);
+        lines.begin = None;
+        let ran = runner.map(|runner| runner.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        say_halt(&followed?);
+        ran.transpose()?;
+        Ok::<_, Failure>(())
+    })?;
+    if let Some(error) = lines.failure {
+        return Err(error.into());
+    }
+    engine.close_unused()?;
+    Ok(0)
+}

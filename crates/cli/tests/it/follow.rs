@@ -1,0 +1,538 @@
+//! `follow` and `feed`: a consumer has the coins of a set that moves, by events alone, whoever is
+//! killed.
+
+use crate::common::{Rng, Scratch, blockmill, run, stats};
+use blockmill_block::coin::is_unspendable;
+use blockmill_block::{Network, hex};
+use blockmill_chaingen::bitcoin::consensus::serialize;
+use blockmill_chaingen::bitcoin::{Amount, Block, OutPoint, Transaction, TxOut};
+use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
+use blockmill_chaingen::node_writer::{NodeSettings, NodeWriter};
+use blockmill_datadir::UtxoSet;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// The longest that a test waits for an event.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Blocks before the reorganisations.
+const TRUNK: usize = 110;
+
+/// A process that is killed with its owner.
+struct Running(Child);
+
+impl Running {
+    fn of(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Asks a process to end, and waits. Returns its status.
+fn stop(mut running: Running) -> Option<i32> {
+    let process = rustix::process::Pid::from_child(&running.0);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    running.0.wait().unwrap().code()
+}
+
+/// A node with a chain, which writes its blocks.
+struct Node {
+    writer: NodeWriter,
+    chain: Vec<Block>,
+    random: Rng,
+}
+
+impl Node {
+    fn new(folder: &Path, seed: u64) -> Self {
+        let settings = NodeSettings {
+            magic: Network::Regtest.magic().0,
+            key: [0x5a; 8],
+            chunk: 1 << 16,
+            file_bytes: 1 << 17,
+        };
+        let mut node = Self {
+            writer: NodeWriter::new(folder, settings).unwrap(),
+            chain: vec![crate::common::branches::genesis()],
+            random: Rng::new(seed),
+        };
+        node.writer.write(&serialize(&node.chain[0])).unwrap();
+        (0..TRUNK).for_each(|_| node.mine());
+        node
+    }
+
+    fn height(&self) -> usize {
+        self.chain.len() - 1
+    }
+
+    fn hash(&self) -> String {
+        self.chain[self.height()].block_hash().to_string()
+    }
+
+    /// A coinbase that can be spent, one output that cannot, and a second transaction that spends
+    /// an output of the first.
+    fn transactions(&mut self) -> Vec<Transaction> {
+        let height = self.height();
+        if height <= TRUNK || self.random.below(3) == 0 {
+            return Vec::new();
+        }
+        let from = |transaction: &Transaction, vout| OutPoint {
+            txid: transaction.compute_txid(),
+            vout,
+        };
+        let mut first = spend_any(from(&self.chain[height - 104].txdata[0], 0), 5_000);
+        first.output.push(TxOut {
+            value: Amount::from_sat(7),
+            script_pubkey: vec![0x6a, 0x01, 0x02].into(),
+        });
+        first.output.push(TxOut {
+            value: Amount::from_sat(1_000 + self.random.below(1_000) as u64),
+            script_pubkey: any_script(),
+        });
+        let second = spend_any(from(&first, 0), 4_000);
+        vec![first, second]
+    }
+
+    fn mine(&mut self) {
+        let tip = &self.chain[self.height()];
+        let (height, time) = (
+            self.chain.len() as u32,
+            tip.header.time + 600 + self.random.below(100) as u32,
+        );
+        let mut builder = BlockBuilder::new(tip.block_hash(), height, time);
+        for transaction in self.transactions() {
+            builder = builder.transaction(transaction);
+        }
+        let block = builder.build();
+        self.writer.write(&serialize(&block)).unwrap();
+        self.chain.push(block);
+    }
+
+    /// Another branch takes over, or the chain goes on.
+    fn step(&mut self) {
+        let depth = match self.random.below(4) {
+            0 => 1 + self.random.below(20),
+            _ => 0,
+        };
+        self.chain.truncate(self.chain.len() - depth);
+        (0..=depth).for_each(|_| self.mine());
+        if self.random.below(20) == 0 {
+            self.writer.restart().unwrap();
+        }
+        if self.random.below(20) == 0 {
+            self.writer.prune(4).unwrap();
+        }
+    }
+}
+
+/// What a consumer keeps of a coin.
+type Coin = (i64, String, u64, bool);
+
+/// Keeps the coins, by events alone. A copy is what it has on its disk.
+#[derive(Clone, Default)]
+struct Consumer {
+    coins: BTreeMap<(String, u64), Coin>,
+    /// The hashes of the chain, by height.
+    chain: Vec<String>,
+    events: usize,
+}
+
+impl Consumer {
+    fn cursor(&self) -> String {
+        self.chain.last().cloned().unwrap_or_else(|| "0".to_owned())
+    }
+
+    fn insert(&mut self, key: (String, u64), coin: Coin) {
+        assert_eq!(self.coins.insert(key, coin), None);
+    }
+
+    fn remove(&mut self, key: &(String, u64), coin: &Coin) {
+        assert_eq!(self.coins.remove(key).as_ref(), Some(coin));
+    }
+
+    /// Takes in an event. Returns the hash of a tip.
+    fn apply(&mut self, line: &str) -> Option<String> {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let hash = event["block_hash"].as_str().unwrap().to_owned();
+        let height = event["height"].as_u64().unwrap();
+        self.events += 1;
+        let transactions = || event["transactions"].as_array().unwrap().iter();
+        match event["event"].as_str().unwrap() {
+            "tip" => {
+                assert_eq!(self.cursor(), hash);
+                return Some(hash);
+            }
+            "connected" => {
+                assert_eq!(height as usize, self.chain.len() + 1);
+                for transaction in transactions() {
+                    inputs(transaction).for_each(|(key, coin)| self.remove(&key, &coin));
+                    outputs(transaction, height).for_each(|(key, coin)| self.insert(key, coin));
+                }
+                self.chain.push(hash);
+            }
+            "disconnected" => {
+                assert_eq!(self.chain.pop().as_ref(), Some(&hash));
+                for transaction in transactions().rev() {
+                    outputs(transaction, height).for_each(|(key, coin)| self.remove(&key, &coin));
+                    inputs(transaction).for_each(|(key, coin)| self.insert(key, coin));
+                }
+            }
+            other => panic!("{other}"),
+        }
+        None
+    }
+}
+
+/// The coins that a transaction spends.
+fn inputs(transaction: &Value) -> impl Iterator<Item = ((String, u64), Coin)> {
+    let inputs = transaction["inputs"].as_array().unwrap().iter();
+    // A coinbase spends none.
+    inputs.filter(|input| !input["txid"].is_null()).map(|input| {
+        let key = (
+            input["txid"].as_str().unwrap().to_owned(),
+            input["vout"].as_u64().unwrap(),
+        );
+        let coin = (
+            input["value"].as_i64().unwrap(),
+            input["script"].as_str().unwrap().to_owned(),
+            input["height"].as_u64().unwrap(),
+            input["coinbase"].as_bool().unwrap(),
+        );
+        (key, coin)
+    })
+}
+
+/// The coins that a transaction makes.
+fn outputs(transaction: &Value, height: u64) -> impl Iterator<Item = ((String, u64), Coin)> {
+    let (txid, coinbase) = (
+        transaction["txid"].as_str().unwrap(),
+        transaction["coinbase"].as_bool().unwrap(),
+    );
+    let outputs = transaction["outputs"].as_array().unwrap().iter();
+    let script = |output: &Value| output["script"].as_str().unwrap().to_owned();
+    let outputs = outputs.filter(move |output| !is_unspendable(&hex::decode(&script(output)).unwrap()));
+    outputs.map(move |output| {
+        let key = (txid.to_owned(), output["vout"].as_u64().unwrap());
+        (
+            key,
+            (output["value"].as_i64().unwrap(), script(output), height, coinbase),
+        )
+    })
+}
+
+/// The coins of a directory, and the hash of its tip.
+fn set_of(data: &Path) -> (BTreeMap<(String, u64), Coin>, String) {
+    let set = UtxoSet::open(data, 1).unwrap();
+    let coins = set.coins().unwrap().map(|coin| {
+        let (outpoint, coin) = coin.unwrap();
+        let key = (outpoint.txid.to_string(), u64::from(outpoint.vout));
+        let script = hex::encode(&coin.script_pubkey);
+        (key, (coin.value, script, u64::from(coin.height), coin.is_coinbase))
+    });
+    (coins.collect(), set.tip().hash.to_string())
+}
+
+/// Where a consumer gets its events: a process of its own, or a socket.
+struct Events {
+    lines: Receiver<String>,
+    _process: Option<Running>,
+}
+
+impl Events {
+    fn of_process(data: &Path, cursor: &str) -> Self {
+        let mut process = Running::of(
+            blockmill()
+                .args(["feed", "--follow", "--from", cursor, "--data"])
+                .arg(data)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null()),
+        );
+        let stdout = process.0.stdout.take().unwrap();
+        Self::new(stdout, Some(process))
+    }
+
+    fn of_socket(socket: &Path, cursor: &str) -> Self {
+        let end = Instant::now() + PATIENCE;
+        let mut stream = loop {
+            match UnixStream::connect(socket) {
+                Ok(stream) => break stream,
+                Err(error) => assert!(Instant::now() < end, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        writeln!(stream, "blockmill-feed 1 {cursor}").unwrap();
+        Self::new(stream, None)
+    }
+
+    fn new(stream: impl std::io::Read + Send + 'static, process: Option<Running>) -> Self {
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            lines,
+            _process: process,
+        }
+    }
+}
+
+/// A data directory with what is beside it.
+struct Place {
+    data: PathBuf,
+    blocks: PathBuf,
+    socket: PathBuf,
+}
+
+impl Place {
+    fn new(scratch: &Scratch) -> Self {
+        Self {
+            data: scratch.join("data"),
+            blocks: scratch.join("blocks"),
+            socket: scratch.join("feed.sock"),
+        }
+    }
+
+    fn follow_command(&self) -> Command {
+        let mut command = blockmill();
+        command.args(["follow", "--network", "regtest", "--json", "--blocks"]);
+        command.arg(&self.blocks).arg("--data").arg(&self.data);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    fn follow(&self) -> Running {
+        Running::of(&mut self.follow_command())
+    }
+
+    fn listen(&self) -> Running {
+        let mut command = blockmill();
+        command.arg("feed").arg("--data").arg(&self.data);
+        command.arg("--listen").arg(format!("unix:{}", self.socket.display()));
+        Running::of(command.stdout(Stdio::null()).stderr(Stdio::null()))
+    }
+
+    fn wait_for_data(&self) {
+        let end = Instant::now() + PATIENCE;
+        while !self.data.join("commit.dat").exists() {
+            assert!(Instant::now() < end, "nothing is connected");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Reorganisations of the long test: `BLOCKMILL_TEST_FEED`.
+fn steps() -> usize {
+    let asked = std::env::var("BLOCKMILL_TEST_FEED").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+        eprintln!("short: 60 steps; BLOCKMILL_TEST_FEED sets the number");
+        60
+    })
+}
+
+#[test]
+fn a_consumer_has_the_coins_by_events_alone_whoever_is_killed() {
+    let scratch = Scratch::new();
+    let place = Place::new(&scratch);
+    let mut node = Node::new(&place.blocks, 41);
+    let mut follower = place.follow();
+    place.wait_for_data();
+    let mut server = place.listen();
+    let mut random = Rng::new(7);
+    let mut consumer = Consumer::default();
+    // What the consumer has on its disk; the rest is gone when it is killed.
+    let mut kept = consumer.clone();
+    let mut events = Events::of_process(&place.data, "0");
+    let (mut kills, mut slowest) = (0, Duration::ZERO);
+    for _ in 0..steps() {
+        node.step();
+        let (tip, start) = (node.hash(), Instant::now());
+        let mut is_disturbed = false;
+        loop {
+            match events.lines.recv_timeout(PATIENCE.saturating_sub(start.elapsed())) {
+                Ok(line) => {
+                    if consumer.apply(&line) == Some(tip.clone()) {
+                        break;
+                    }
+                    if random.below(3) == 0 {
+                        kept = consumer.clone();
+                    }
+                }
+                // The server was killed.
+                Err(RecvTimeoutError::Disconnected) => {
+                    (events, is_disturbed) = (Events::of_socket(&place.socket, &consumer.cursor()), true);
+                }
+                Err(RecvTimeoutError::Timeout) => panic!("{tip} does not come"),
+            }
+            match random.below(30) {
+                0 => {
+                    (kills, is_disturbed) = (kills + 1, true);
+                    drop(follower);
+                    follower = place.follow();
+                }
+                1 => {
+                    (kills, is_disturbed) = (kills + 1, true);
+                    drop(server);
+                    server = place.listen();
+                }
+                2 | 3 => {
+                    (kills, is_disturbed) = (kills + 1, true);
+                    consumer = kept.clone();
+                    events = match random.below(2) {
+                        0 => Events::of_process(&place.data, &consumer.cursor()),
+                        _ => Events::of_socket(&place.socket, &consumer.cursor()),
+                    };
+                }
+                _ => {}
+            }
+        }
+        if !is_disturbed {
+            slowest = slowest.max(start.elapsed());
+        }
+        kept = consumer.clone();
+        let (coins, at) = set_of(&place.data);
+        assert_eq!(at, tip);
+        assert!(coins == consumer.coins, "the coins differ at {tip}");
+    }
+    eprintln!(
+        "{kills} kills, {} events, the slowest step took {slowest:?}",
+        consumer.events
+    );
+    assert!(kills > 3);
+    assert_eq!(stop(follower), Some(0));
+    assert_eq!(stop(server), Some(0));
+    assert!(!place.socket.exists());
+    assert_eq!(stats(&place.data)["bestblock"], node.hash());
+}
+
+#[test]
+fn a_feed_without_follow_ends_at_the_tip_and_begins_at_any_block() {
+    let scratch = Scratch::new();
+    let place = Place::new(&scratch);
+    let mut node = Node::new(&place.blocks, 5);
+    let connect = || {
+        let mut command = blockmill();
+        command
+            .args(["connect", "--network", "regtest", "--blocks"])
+            .arg(&place.blocks);
+        run(command.arg("--data").arg(&place.data)).ends_with(0)
+    };
+    connect();
+    let feed = |cursor: &str| {
+        let mut command = blockmill();
+        run(command.args(["feed", "--from", cursor, "--data"]).arg(&place.data))
+    };
+    let events = |cursor: &str| -> Vec<(String, u64)> {
+        let out = feed(cursor).ends_with(0).stdout;
+        let events = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let word = |event: &Value| event["event"].as_str().unwrap().to_owned();
+        events
+            .map(|event| (word(&event), event["height"].as_u64().unwrap()))
+            .collect()
+    };
+    let all = events("0");
+    assert_eq!(all.len(), TRUNK + 1);
+    assert_eq!(all[0], ("connected".to_owned(), 1));
+    assert_eq!(all[TRUNK], ("tip".to_owned(), TRUNK as u64));
+    assert_eq!(events("100"), all[100..]);
+    let old = node.chain[TRUNK].block_hash().to_string();
+    assert_eq!(events(&old), all[TRUNK..]);
+    // Three blocks leave the chain, and five come.
+    node.chain.truncate(TRUNK - 2);
+    (0..5).for_each(|_| node.mine());
+    // Files with the old blocks may be gone: the directory has kept the blocks.
+    connect();
+    let after: Vec<_> = events(&old);
+    let height = TRUNK as u64;
+    let mut expected: Vec<_> = (0..3).map(|down| ("disconnected".to_owned(), height - down)).collect();
+    expected.extend((0..5).map(|up| ("connected".to_owned(), height - 2 + up)));
+    expected.push(("tip".to_owned(), height + 2));
+    assert_eq!(after, expected);
+    feed("500")
+        .ends_with(2)
+        .says(&["height 500 is above the tip, which is at height 112"]);
+    let unknown = "11".repeat(32);
+    feed(&unknown)
+        .ends_with(2)
+        .says(&["was never connected in", "begin anew with --from 0"]);
+    feed("none").ends_with(2).says(&["a height or the hash of a block"]);
+}
+
+/// The command of `--exec` gets each block once, in order, also after failures and kills.
+#[test]
+fn a_command_is_run_for_each_block() {
+    let scratch = Scratch::new();
+    let place = Place::new(&scratch);
+    let mut node = Node::new(&place.blocks, 6);
+    let (log, fails) = (scratch.join("log"), scratch.join("fails"));
+    let script = scratch.write(
+        "on-block",
+        format!(
+            "if [ -e {fails} ]; then rm {fails}; exit 3; fi\ncat >> {log}\n",
+            fails = fails.display(),
+            log = log.display()
+        )
+        .as_bytes(),
+    );
+    let follow = || {
+        Running::of(
+            place
+                .follow_command()
+                .arg("--exec")
+                .arg(format!("sh {}", script.display())),
+        )
+    };
+    let mut follower = follow();
+    let end = Instant::now() + PATIENCE;
+    while !place.data.join("exec.cursor").exists() {
+        assert!(Instant::now() < end, "the command is not made ready");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // From here on each block is handled. The table of before comes from the set.
+    let mut consumer = Consumer {
+        coins: set_of(&place.data).0,
+        chain: node.chain[1..]
+            .iter()
+            .map(|block| block.block_hash().to_string())
+            .collect(),
+        events: 0,
+    };
+    let mut done = 0;
+    for step in 0..12 {
+        node.step();
+        if step % 4 == 1 {
+            std::fs::write(&fails, []).unwrap();
+        }
+        if step % 5 == 4 {
+            drop(follower);
+            follower = follow();
+        }
+        let end = Instant::now() + PATIENCE;
+        while consumer.chain.last() != Some(&node.hash()) {
+            assert!(Instant::now() < end, "{} is not handled", node.hash());
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            let whole = text.rfind('\n').map_or(0, |end| end + 1);
+            for line in text[..whole].lines().skip(done) {
+                consumer.apply(line);
+                done += 1;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    assert_eq!(stop(follower), Some(0));
+    assert!(set_of(&place.data).0 == consumer.coins);
+}
