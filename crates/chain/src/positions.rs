@@ -124,6 +124,13 @@ pub(crate) struct Begun {
     is_quiet: bool,
 }
 
+impl Begun {
+    /// Whether nothing has changed the file between two beginnings.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.mark == other.mark
+    }
+}
+
 /// The file.
 struct PositionsFile {
     disk: Arc<dyn Disk>,

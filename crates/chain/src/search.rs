@@ -10,7 +10,7 @@ use crate::positions::FoundPositions;
 use crate::report::events::Event;
 use crate::report::observer::{Indexing, Observer};
 use blockmill_block::{Block, Magic};
-use blockmill_blockfiles::{BlockFiles, Damage, FileError, Record, ScanDepth, ScanProgress, Skipped};
+use blockmill_blockfiles::{BlockFiles, Damage, FileError, Record, Scan, ScanDepth, ScanProgress, Skipped};
 use blockmill_rules::RejectKind;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -22,6 +22,10 @@ const SUSPECTS_MAX: usize = 2_000;
 
 /// Blocks without a parent whose files are searched with all their contents.
 const HIDING_FILES_MAX: usize = 4;
+
+/// Times that a file with damage is scanned at most, if it changes meanwhile: a node that is in the
+/// midst of writing a record shows a part of it at one moment and the rest at the next.
+const SCANS_MAX: usize = 3;
 
 /// What lies in block files.
 #[derive(Default)]
@@ -67,7 +71,7 @@ impl Search<'_> {
         }
         let mut entries = Vec::new();
         for (done, &file) in numbers.iter().enumerate() {
-            let begun = positions.begin(self.files, file)?;
+            let mut begun = positions.begin(self.files, file)?;
             let depth = if self.deep.contains(&file) {
                 ScanDepth::Contents
             } else {
@@ -90,7 +94,17 @@ impl Search<'_> {
                 });
                 ControlFlow::Continue(())
             };
-            let Some(scan) = self.files.scan_watched(file, self.magic, depth, &mut watch)? else {
+            let mut scan = self.files.scan_watched(file, self.magic, depth, &mut watch)?;
+            for _ in 1..SCANS_MAX {
+                let is_damaged = |scan: &Scan| scan.damages.iter().any(|damage| !damage.is_harmless());
+                let now = positions.begin(self.files, file)?;
+                if !scan.as_ref().is_some_and(is_damaged) || now.is_same(&begun) {
+                    break;
+                }
+                begun = now;
+                scan = self.files.scan_watched(file, self.magic, depth, &mut watch)?;
+            }
+            let Some(scan) = scan else {
                 // The files that were searched need no second search by the next run.
                 positions.write(&entries)?;
                 return Ok(None);

@@ -51,13 +51,13 @@ struct Said {
 
 impl Said {
     /// Whether an event is to be said: what a node is writing is no damage, and the rest is said
-    /// once.
-    fn is_new(&mut self, event: &Event<'_>) -> bool {
+    /// once. `is_quiet` says that nothing was told of for a while.
+    fn is_new(&mut self, event: &Event<'_>, is_quiet: bool) -> bool {
         match event {
             Event::Damaged(damage) => {
-                !damage.is_harmless() && self.damages.insert((damage.path.clone(), damage.offset))
+                is_quiet && !damage.is_harmless() && self.damages.insert((damage.path.clone(), damage.offset))
             }
-            Event::MoreDamaged { path, .. } => self.names.insert((*path).to_owned()),
+            Event::MoreDamaged { path, .. } => is_quiet && self.names.insert((*path).to_owned()),
             Event::Skipped(skipped) => self.names.insert(skipped.path.clone()),
             _ => true,
         }
@@ -68,6 +68,7 @@ impl Said {
 struct Listener<'a> {
     observer: &'a mut dyn Observer,
     said: &'a mut Said,
+    is_quiet: bool,
 }
 
 impl Observer for Listener<'_> {
@@ -84,7 +85,7 @@ impl Observer for Listener<'_> {
     }
 
     fn event(&mut self, event: &Event<'_>) {
-        if self.said.is_new(event) {
+        if self.said.is_new(event, self.is_quiet) {
             self.observer.event(event);
         }
     }
@@ -130,6 +131,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             let mut listener = Listener {
                 observer: &mut *observer,
                 said: &mut said,
+                is_quiet: woken == Woken::Look,
             };
             let looked = if is_retry {
                 self.connect_with_figures(sources, &mut listener, figures)
