@@ -21,6 +21,7 @@ struct BlockEvent {
     event: &'static str,
     #[serde(flatten)]
     block: BlockRow,
+    previous_block_hash: String,
     transactions: Vec<TransactionFields>,
 }
 
@@ -30,6 +31,7 @@ pub(crate) fn block_line(feed: &FeedBlock, network: Network) -> Result<Vec<u8>, 
     line(&BlockEvent {
         event: if feed.is_connected { "connected" } else { "disconnected" },
         block: BlockRow::new(&feed.block, feed.median_time_past),
+        previous_block_hash: feed.block.block.header().prev_block_hash.to_string(),
         transactions: transactions
             .map(|(position, spending)| TransactionFields::new(position, &spending, network))
             .collect(),

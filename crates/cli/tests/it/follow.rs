@@ -539,3 +539,177 @@ fn a_command_is_run_for_each_block() {
     assert_eq!(stop(follower), Some(0));
     assert!(set_of(&place.data).0 == consumer.coins);
 }
+
+/// The first block of code of a language in docs/feed.md.
+fn code_of_document(language: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/feed.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let begun = text.split(&format!("```{language}\n")).next_back().unwrap();
+    begun.split("```").next().unwrap().to_owned()
+}
+
+/// Both examples of docs/feed.md, over a chain that goes on after they were killed.
+#[test]
+fn the_consumers_of_the_document_work() {
+    let has = |name: &str| Command::new(name).arg("--version").output().is_ok();
+    let scratch = Scratch::new();
+    let place = Place::new(&scratch);
+    let mut node = Node::new(&place.blocks, 8);
+    (0..20).for_each(|_| node.mine());
+    let follower = place.follow();
+    place.wait_for_data();
+    let folder = Path::new(env!("CARGO_BIN_EXE_blockmill"))
+        .parent()
+        .unwrap()
+        .display()
+        .to_string();
+    let path = format!("{folder}:{}", std::env::var("PATH").unwrap());
+    let begin = |program: &str, arguments: &[&str], out: Stdio| {
+        let mut command = Command::new(program);
+        Running::of(
+            command
+                .args(arguments)
+                .current_dir(scratch.join(""))
+                .env("PATH", &path)
+                .stdout(out),
+        )
+    };
+    if has("python3") {
+        let program = scratch.write("consumer.py", code_of_document("python").as_bytes());
+        for _ in 0..4 {
+            let running = begin("python3", &[program.to_str().unwrap()], Stdio::inherit());
+            (0..5).for_each(|_| node.step());
+            let end = Instant::now() + PATIENCE;
+            // Its own words for what it has: one transaction holds both tables.
+            let coins = loop {
+                assert!(Instant::now() < end, "the consumer does not come to {}", node.hash());
+                let query = "import sqlite3, json\ndb = sqlite3.connect('file:coins.db?mode=ro', uri=True)\ntry:\n  \
+                             db.execute('BEGIN')\n  print(json.dumps([db.execute('SELECT hash FROM handled').fetchone(), \
+                             db.execute('SELECT * FROM coins').fetchall()]))\nexcept sqlite3.Error: print('[null, []]')";
+                let mut asked = Command::new("python3");
+                let out = asked
+                    .args(["-c", query])
+                    .current_dir(scratch.join(""))
+                    .output()
+                    .unwrap()
+                    .stdout;
+                let found: Value = serde_json::from_slice(&out).unwrap_or(Value::Null);
+                if found[0][0].as_str() == Some(&node.hash()) {
+                    break found[1].clone();
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            };
+            drop(running);
+            let coin = |row: &Value| {
+                let key = (row[0].as_str().unwrap().to_owned(), row[1].as_u64().unwrap());
+                let is_coinbase = row[5].as_u64() == Some(1);
+                (
+                    key,
+                    (
+                        row[2].as_i64().unwrap(),
+                        row[3].as_str().unwrap().to_owned(),
+                        row[4].as_u64().unwrap(),
+                        is_coinbase,
+                    ),
+                )
+            };
+            let coins: BTreeMap<_, _> = coins.as_array().unwrap().iter().map(coin).collect();
+            assert!(coins == set_of(&place.data).0);
+        }
+    } else {
+        eprintln!("skipped: python3 is missing");
+    }
+    if has("jq") {
+        // The chain of the document is longer.
+        let program = code_of_document("sh").replace("--from 840000", "--from 110");
+        let mut running = begin("sh", &["-c", &program], Stdio::piped());
+        let mut lines = BufReader::new(running.0.stdout.take().unwrap()).lines();
+        let first = lines.next().unwrap().unwrap();
+        assert!(first.starts_with("connected 111 "), "{first}");
+    } else {
+        eprintln!("skipped: jq is missing");
+    }
+    assert_eq!(stop(follower), Some(0));
+}
+
+/// What a client of the socket gets for some bytes, until the connection is closed.
+fn answer(socket: &Path, bytes: &[u8]) -> String {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // It may be refused before it has sent all.
+    let _ = stream.write_all(bytes);
+    let mut text = String::new();
+    let _ = std::io::Read::read_to_string(&mut stream, &mut text);
+    text
+}
+
+#[test]
+fn a_consumer_that_does_not_read_holds_up_itself_alone() {
+    let scratch = Scratch::new();
+    let place = Place::new(&scratch);
+    let mut node = Node::new(&place.blocks, 9);
+    // More than fits into the buffers of a socket.
+    (0..600).for_each(|_| node.mine());
+    let follower = place.follow();
+    place.wait_for_data();
+    let server = place.listen();
+    let mut good = Events::of_socket(&place.socket, "0");
+    let mut consumer = Consumer::default();
+    let mut read = |node: &Node, good: &mut Events| {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let line = good
+                .lines
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+                .unwrap();
+            if consumer.apply(&line) == Some(node.hash()) {
+                return;
+            }
+        }
+    };
+    read(&node, &mut good);
+    // Clients that send nothing, or ask for everything and read nothing, up to the limit.
+    let mut silent = Vec::new();
+    for number in 0..31 {
+        let mut stream = UnixStream::connect(&place.socket).unwrap();
+        if number % 2 == 0 {
+            stream.write_all(b"blockmill-feed 1 0\n").unwrap();
+        }
+        silent.push(stream);
+    }
+    let end = Instant::now() + Duration::from_secs(5);
+    while !answer(&place.socket, b"").contains("there are 32 consumers already") {
+        assert!(Instant::now() < end, "all are let in");
+    }
+    for _ in 0..20 {
+        let start = Instant::now();
+        node.step();
+        read(&node, &mut good);
+        assert!(start.elapsed() < PATIENCE / 10, "{:?}", start.elapsed());
+    }
+    drop(silent);
+    for (bytes, why) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "send one line"),
+        (b"blockmill-feed 2 0\n", "send one line"),
+        (b"blockmill-feed 1 x\n", "send one line"),
+        (&[b'x'; 1_000], "send one line"),
+        (b"\xff\xfe\n", "send one line"),
+        (b"blockmill-feed 1 9999999\n", "is above the tip"),
+        (
+            format!("blockmill-feed 1 {}\n", "22".repeat(32)).as_bytes(),
+            "was never connected",
+        ),
+    ] {
+        let end = Instant::now() + PATIENCE;
+        let mut text = answer(&place.socket, bytes);
+        // The threads of those that are gone end one after the other.
+        while text.contains("consumers already") && Instant::now() < end {
+            text = answer(&place.socket, bytes);
+        }
+        let event: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(event["event"], "error");
+        assert!(event["error"].as_str().unwrap().contains(why), "{text}");
+    }
+    assert_eq!(stop(server), Some(0));
+    assert_eq!(stop(follower), Some(0));
+}
