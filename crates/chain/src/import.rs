@@ -134,8 +134,8 @@ impl ChainState {
     }
 
     /// Forgets which blocks lie in those of the first `known` files that were searched again, or
-    /// are gone. Returns the blocks that lie nowhere then. Records that wait for their parents stay,
-    /// and are taken out of `found`, if they were found again.
+    /// are gone. Returns the blocks that lie nowhere then. Records that wait for their parents
+    /// stay, and are taken out of `found`, if they were found again.
     fn forget_old(&mut self, searched: &[u32], known: u32, found: &mut Vec<Record>) -> Vec<BlockId> {
         let files = self.files.read();
         let searched: HashSet<u32> = searched.iter().copied().collect();

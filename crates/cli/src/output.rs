@@ -3,6 +3,7 @@
 use crate::plain::{self, one_line};
 use crate::secrets::without_keys;
 use crate::terminal::{stdout_columns, wrapped};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -63,6 +64,17 @@ pub(crate) fn stdout() -> Stdout {
 
 pub(crate) fn is_reader_gone() -> bool {
     READER_IS_GONE.load(Ordering::Relaxed)
+}
+
+/// Looks whether the reader of standard output has gone away, while there is nothing to write.
+pub(crate) fn look_for_reader() -> bool {
+    let stdout = io::stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+    // Nothing is waited for, so this fails only where nobody can tell.
+    let _ = poll(&mut polled, Some(&Timespec::default()));
+    let is_gone = polled[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL);
+    READER_IS_GONE.fetch_or(is_gone, Ordering::Relaxed);
+    !is_gone
 }
 
 fn noted<T>(written: io::Result<T>) -> io::Result<T> {

@@ -70,7 +70,7 @@ fn follow(
             }
         }
         let woken = watch.wait(stop);
-        if woken == Woken::Stopped {
+        if woken == Woken::Stopped || !output::look_for_reader() {
             return Ok(());
         }
         match feed.look() {

@@ -1,9 +1,9 @@
 //! A socket at which consumers get their feeds.
 //!
 //! A consumer sends one line: `blockmill-feed 1 CURSOR`, the cursor being the block that it has
-//! handled last, by hash or height. It gets lines of JSON from then on, and ends the feed by closing
-//! the connection. Each consumer has a thread of its own, and they share what is known of the
-//! chain, so one that does not read holds up itself alone.
+//! handled last, by hash or height. It gets lines of JSON from then on, and ends the feed by
+//! closing the connection. Each consumer has a thread of its own, and they share what is known of
+//! the chain, so one that does not read holds up itself alone.
 
 use crate::arguments::{Endpoint, cursor_of};
 use crate::failure::Failure;

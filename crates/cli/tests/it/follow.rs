@@ -419,6 +419,27 @@ fn a_consumer_has_the_coins_by_events_alone_whoever_is_killed() {
     assert_eq!(stats(&place.data)["bestblock"], node.hash());
 }
 
+/// A feed whose reader is gone ends, although nothing comes that it could not write.
+#[test]
+fn a_feed_ends_with_its_reader() {
+    let scratch = Scratch::new();
+    let place = Place::new(&scratch);
+    Node::new(&place.blocks, 3);
+    let follower = place.follow();
+    place.wait_for_data();
+    let mut command = blockmill();
+    command
+        .args(["feed", "--follow", "--data"])
+        .arg(&place.data)
+        .stdout(Stdio::piped());
+    let mut feed = Running::of(&mut command);
+    let mut lines = BufReader::new(feed.0.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("\"tip\"")));
+    drop(lines);
+    assert_eq!(feed.0.wait().unwrap().code(), Some(141));
+    assert_eq!(stop(follower), Some(0));
+}
+
 #[test]
 fn a_feed_without_follow_ends_at_the_tip_and_begins_at_any_block() {
     let scratch = Scratch::new();
@@ -540,11 +561,11 @@ fn a_command_is_run_for_each_block() {
     assert!(set_of(&place.data).0 == consumer.coins);
 }
 
-/// The first block of code of a language in docs/feed.md.
+/// The last block of code of a language in docs/feed.md.
 fn code_of_document(language: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/feed.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let begun = text.split(&format!("```{language}\n")).next_back().unwrap();
+    let (_, begun) = text.rsplit_once(&format!("```{language}\n")).unwrap();
     begun.split("```").next().unwrap().to_owned()
 }
 

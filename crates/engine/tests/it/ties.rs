@@ -139,8 +139,8 @@ fn blocks_that_are_linked_together_keep_their_order() {
     }
 }
 
-/// Files that are read again are given in another order. Blocks whose parent comes last follow it in
-/// the order in which they were found first.
+/// Files that are read again are given in another order. Blocks whose parent comes last follow it
+/// in the order in which they were found first.
 #[test]
 fn blocks_that_wait_keep_their_order_when_files_are_read_again() {
     let (trunk, branches) = branches::<2>(1);
