@@ -128,6 +128,9 @@ pub(crate) struct ConnectArguments {
     /// Connect no block above this height
     #[arg(long, value_name = "N")]
     pub(crate) stop_at_height: Option<u32>,
+    /// Wait while another process has the data directory
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// Serve figures for Prometheus at this address; a bare port is on 127.0.0.1
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(crate) metrics: Option<SocketAddr>,

@@ -24,6 +24,7 @@ mod plain;
 mod progress;
 mod script_pubkey;
 mod secrets;
+mod service;
 mod signals;
 mod terminal;
 mod trace;

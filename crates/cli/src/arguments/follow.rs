@@ -28,6 +28,9 @@ pub(crate) struct FollowArguments {
     /// event of feed on standard input
     #[arg(long, value_name = "CMD")]
     pub(crate) exec: Option<String>,
+    /// Wait while another process has the data directory
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// Serve figures for Prometheus at this address; a bare port is on 127.0.0.1
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(crate) metrics: Option<SocketAddr>,

@@ -2,7 +2,7 @@
 
 pub(crate) mod report;
 
-use crate::arguments::{ConnectArguments, EngineArguments};
+use crate::arguments::{ConnectArguments, DataArguments, EngineArguments};
 use crate::doing;
 use crate::failure::Failure;
 use crate::log;
@@ -11,14 +11,16 @@ use crate::output;
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::trace::Trace;
-use crate::verifier::verifier;
+use crate::verifier::{Verifier, verifier};
 use crate::whole;
 use blockmill_blockfiles::BlockFiles;
+use blockmill_datadir::OpenError;
 use blockmill_engine::report::{FiguresObserver, Halt, Span, Totals};
-use blockmill_engine::{ConnectReport, Options};
+use blockmill_engine::{ConnectReport, Engine, Options};
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The engine's options that several commands share.
@@ -41,6 +43,28 @@ pub(crate) fn check_sources(sources: &[PathBuf]) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+/// Opens the engine. With `waits` it waits until no other process has the directory, or a signal
+/// comes.
+pub(crate) fn open_engine(data: &DataArguments, options: Options, waits: bool) -> Result<Engine<Verifier>, Failure> {
+    let mut is_said = false;
+    loop {
+        let builder = data.engine()?.options(options.clone());
+        match builder.open(verifier(options.signatures)) {
+            Err(OpenError::Locked { path, writer }) if waits && !options.stop.load(Ordering::Relaxed) => {
+                if !std::mem::replace(&mut is_said, true) {
+                    let text = format!("{}: in use by {writer}: waiting for it to end", path.display());
+                    log::info("waiting", &text, json!({"data": output::path_text(&path)}));
+                }
+                std::thread::sleep(LOCK_LOOK);
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+/// Between two looks at the lock of a data directory.
+const LOCK_LOOK: Duration = Duration::from_millis(200);
 
 /// Reports the blocks that were not connected. Rejected blocks were reported during the run.
 pub(crate) fn say_leftovers(report: &ConnectReport) {
@@ -117,8 +141,7 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         trace: arguments.trace.is_some(),
         ..options(&arguments.engine)?
     };
-    let verifier = verifier(options.signatures);
-    let mut engine = arguments.data.engine()?.options(options).open(verifier)?;
+    let mut engine = open_engine(&arguments.data, options, arguments.wait)?;
     say_resumed(engine.height());
     if let Some(height_max) = arguments.stop_at_height
         && height_max < engine.height()

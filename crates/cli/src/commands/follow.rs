@@ -1,13 +1,13 @@
 //! `blockmill follow`.
 
 use crate::arguments::follow::FollowArguments;
-use crate::commands::connect::{check_sources, options, say_halt, say_leftovers, say_resumed};
+use crate::commands::connect::{check_sources, open_engine, options, say_halt, say_leftovers, say_resumed};
 use crate::failure::Failure;
 use crate::feed::exec::Runner;
 use crate::metrics::Metrics;
 use crate::output;
 use crate::progress::EngineMeter;
-use crate::verifier::verifier;
+use crate::service;
 use blockmill_chain::{BlockChange, Event, Indexing, Observer, Progress};
 use blockmill_coins::Tip;
 use blockmill_engine::report::{FiguresObserver, Totals};
@@ -81,6 +81,7 @@ impl Observer for Lines {
 
     fn caught_up(&mut self, tip: &Tip) {
         self.meter.meter.clear();
+        service::ready();
         self.has_caught_up = true;
         if let Some(begin) = self.begin.take() {
             // Without a command nobody listens.
@@ -92,10 +93,12 @@ impl Observer for Lines {
     }
 
     fn indexing(&mut self, indexing: &Indexing) {
+        service::alive("reading headers");
         self.meter.indexing(indexing);
     }
 
     fn progress(&mut self, progress: &Progress) {
+        service::alive(&format!("height {} of {}", progress.height, progress.best_height));
         self.meter.progress(progress);
     }
 
@@ -136,6 +139,7 @@ impl FiguresObserver for Watcher {
     }
 
     fn ended(&mut self, report: &ConnectReport) {
+        service::alive(&format!("height {}", report.height));
         if !std::mem::replace(&mut self.has_reported, true) {
             say_leftovers(report);
         }
@@ -150,8 +154,7 @@ pub(crate) fn run(arguments: &FollowArguments) -> Result<u8, Failure> {
         ..options(&arguments.engine)?
     };
     let stop = Arc::clone(&options.stop);
-    let verifier = verifier(options.signatures);
-    let mut engine = arguments.data.engine()?.options(options).open(verifier)?;
+    let mut engine = open_engine(&arguments.data, options, arguments.wait)?;
     say_resumed(engine.height());
     let network = engine.directory().chain_id().network;
     let metrics = arguments
@@ -191,6 +194,7 @@ pub(crate) fn run(arguments: &FollowArguments) -> Result<u8, Failure> {
             })
         });
         let followed = engine.follow(&arguments.blocks, &mut lines, &mut figures);
+        service::stopping();
         stop.store(true, Ordering::Relaxed);
         lines.begin = None;
         let ran = runner.map(|runner| runner.join().unwrap_or_else(|panic| resume_unwind(panic)));

@@ -12,7 +12,7 @@ use blockmill_datadir::UtxoSet;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -733,4 +733,43 @@ fn a_consumer_that_does_not_read_holds_up_itself_alone() {
     }
     assert_eq!(stop(server), Some(0));
     assert_eq!(stop(follower), Some(0));
+}
+
+/// What a service manager hears; and the next process waits for this one to end.
+#[test]
+fn a_service_manager_is_told_and_the_next_process_waits() {
+    let scratch = Scratch::new();
+    let place = Place::new(&scratch);
+    let mut node = Node::new(&place.blocks, 4);
+    let socket = scratch.join("notify.sock");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let heard = |wanted: &str| {
+        let mut bytes = [0; 4096];
+        loop {
+            let length = manager.recv(&mut bytes).unwrap();
+            let text = std::str::from_utf8(&bytes[..length]).unwrap();
+            if text.lines().any(|line| line == wanted) {
+                return;
+            }
+        }
+    };
+    let follower = Running::of(place.follow_command().env("NOTIFY_SOCKET", &socket));
+    heard("WATCHDOG=1");
+    heard("READY=1");
+    node.mine();
+    let mut command = blockmill();
+    command
+        .args(["connect", "--wait", "--blocks"])
+        .arg(&place.blocks)
+        .arg("--data")
+        .arg(&place.data);
+    let mut waiting = Running::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut lines = BufReader::new(waiting.0.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("waiting for it to end")));
+    assert_eq!(waiting.0.try_wait().unwrap(), None);
+    assert_eq!(stop(follower), Some(0));
+    heard("STOPPING=1");
+    assert_eq!(waiting.0.wait().unwrap().code(), Some(0));
+    assert_eq!(stats(&place.data)["bestblock"], node.hash());
 }
