@@ -1,5 +1,5 @@
-//! What a service manager is told: when the command is ready, what it does, that it is alive. Outside
-//! of a service (`NOTIFY_SOCKET`) nothing is said.
+//! What a service manager is told: when the command is ready, what it does, that it is alive.
+//! Outside of a service (`NOTIFY_SOCKET`) nothing is said.
 
 use sd_notify::NotifyState;
 use std::sync::Mutex;

@@ -413,6 +413,10 @@ fn a_consumer_has_the_coins_by_events_alone_whoever_is_killed() {
         consumer.events
     );
     assert!(kills > 3);
+    // Both processes are up, and end in order.
+    node.mine();
+    let events = Events::of_socket(&place.socket, &consumer.cursor());
+    while consumer.apply(&events.lines.recv_timeout(PATIENCE).unwrap()) != Some(node.hash()) {}
     assert_eq!(stop(follower), Some(0));
     assert_eq!(stop(server), Some(0));
     assert!(!place.socket.exists());
