@@ -24,6 +24,7 @@ mod progress;
 mod script_pubkey;
 mod secrets;
 mod signals;
+mod speeds;
 mod terminal;
 mod trace;
 mod usage;
