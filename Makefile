@@ -166,7 +166,7 @@ models:
 	RUSTFLAGS="--cfg blockmill_portable_wait" $(CARGO) test --release -p blockmill-sync --target-dir target-portable $(CARGO_FLAGS)
 
 # ARM64 on another machine. The list holds what needs no kernel.
-ARM64_CRATES := blockmill-sync blockmill-pool blockmill-checkqueue blockmill-workqueue sha256-lanes secp256k1-lanes
+ARM64_CRATES := blockmill-sync blockmill-pool blockmill-checkqueue blockmill-workqueue blockmill-fastest sha256-lanes secp256k1-lanes
 ARM64_TESTS ?= $(addprefix -p ,$(ARM64_CRATES)) --lib --tests
 # Plain integers, the same on all processors, and minutes under qemu.
 ARM64_LEFT_OUT := --skip every_planted_fault_is_found

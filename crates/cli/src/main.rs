@@ -26,6 +26,7 @@ mod script_pubkey;
 mod secrets;
 mod service;
 mod signals;
+mod speeds;
 mod terminal;
 mod trace;
 mod usage;

@@ -9,8 +9,10 @@ use crate::log;
 use crate::output;
 use blockmill_chain::Progress;
 use blockmill_engine::report::{FIGURES, Totals, Value};
-use blockmill_script::Speeds;
+use blockmill_fastest::Speeds;
+use blockmill_script::Way;
 use serde_json::json;
+use sha256_lanes::Backend;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -229,8 +231,15 @@ fn render(figures: &Figures, store: &Path) -> String {
             "blockmill_stage_wait_seconds_total{{stage=\"{stage}\"}} {seconds}"
         );
     }
-    if let Some(speeds) = Speeds::measured() {
-        add_speeds(&mut text, speeds);
+    if let Some(speeds) = blockmill_script::measured() {
+        let name = "blockmill_signature_check_seconds";
+        let help = "CPU seconds of a signature check, as measured";
+        add_speeds(&mut text, name, help, speeds, Way::name);
+    }
+    if let Some(speeds) = sha256_lanes::measured() {
+        let name = "blockmill_hash_seconds";
+        let help = "CPU seconds of a double SHA-256 of a transaction or a merkle pair, as measured";
+        add_speeds(&mut text, name, help, speeds, Backend::name);
     }
     let bytes = size_of_store(store) as f64;
     add(
@@ -265,12 +274,11 @@ fn add_progress(text: &mut String, progress: &Progress) {
     }
 }
 
-/// How fast the ways of verifying signatures were, when this process measured them.
-fn add_speeds(text: &mut String, speeds: &Speeds) {
-    let name = "blockmill_signature_check_seconds";
-    add_head(text, name, "gauge", "CPU seconds of a signature check, as measured");
+/// How fast the ways of some work were.
+fn add_speeds<W: Copy>(text: &mut String, name: &str, help: &str, speeds: &Speeds<W>, way_name: fn(W) -> &'static str) {
+    add_head(text, name, "gauge", help);
     for speed in speeds.ways() {
-        let (way, seconds) = (speed.way.name(), speed.check.as_secs_f64());
+        let (way, seconds) = (way_name(speed.way), speed.time.as_secs_f64());
         let _ = writeln!(text, "{name}{{way=\"{way}\"}} {seconds}");
     }
 }

@@ -1,10 +1,11 @@
 //! The script verifier of all commands.
 
+use crate::speeds;
 use blockmill_chain::Signatures;
 use blockmill_chain::report::signatures::SignatureRanges;
 use blockmill_rules::SignatureCounts;
-use blockmill_script::{CoreVerifier, Speed, Speeds};
-use serde_json::{Map, Value, json};
+use blockmill_script::CoreVerifier;
+use serde_json::{Value, json};
 
 /// The engine's script verifier in this command.
 pub(crate) type Verifier = CoreVerifier;
@@ -26,27 +27,11 @@ pub(crate) fn signatures_text(ranges: &SignatureRanges, counts: &SignatureCounts
     if !counted.is_empty() {
         text.push_str(&format!(": {counted}"));
     }
-    if let Some(speeds) = Speeds::measured() {
-        text.push_str(&format!("; {}", speeds_text(speeds)));
+    let measured = speeds::signatures_text();
+    if !measured.is_empty() {
+        text.push_str(&format!("; {measured}"));
     }
     text
-}
-
-/// How fast the ways of verifying signatures were, when this process measured them.
-fn speeds_text(speeds: &Speeds) -> String {
-    let of = |speed: &Speed| format!("{} {:.1} us", speed.way.name(), speed.check.as_secs_f64() * 1e6);
-    let all: Vec<String> = speeds.ways().iter().map(of).collect();
-    format!("measured a check: {}", all.join(", "))
-}
-
-/// The same as JSON, in nanoseconds; null if nothing was measured.
-pub(crate) fn measured_json() -> Value {
-    Speeds::measured().map_or(Value::Null, speeds_json)
-}
-
-fn speeds_json(speeds: &Speeds) -> Value {
-    let of = |speed: &Speed| (speed.way.name().to_owned(), json!(speed.check.as_nanos() as u64));
-    Value::Object(speeds.ways().iter().map(of).collect::<Map<_, _>>())
 }
 
 /// The number of signatures for each way of verifying. Empty if all counts are 0.
@@ -83,7 +68,7 @@ pub(crate) fn signatures_json(counts: &SignatureCounts) -> Value {
         "again": counts.again,
         "cannot_tell": counts.cannot_tell,
         "rechecked": counts.rechecked,
-        "measured": measured_json(),
+        "measured": speeds::signatures_json(),
     })
 }
 

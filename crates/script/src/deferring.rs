@@ -1,11 +1,12 @@
 //! What a verifier that defers checks has, and how it verifies them together.
 
 use crate::balance::{Balance, LaneCosts, SIGNATURE_NS};
-use crate::choice::{FULL, Speeds, Way};
+use crate::choice::{self, FULL, Way};
 use crate::ffi;
 use crate::guesses::Guesses;
 use crate::lanes::{Lanes, Pool};
 use crate::recorder::reserve;
+use blockmill_fastest::Speeds;
 use blockmill_rules::{SignatureCounts, VerifyError};
 use secp256k1_lanes::{Backend, Check, Verdict};
 use std::num::NonZeroU64;
@@ -113,7 +114,7 @@ impl Deferring {
 
     /// How signatures are verified now.
     pub(crate) fn way(&self) -> Way {
-        let measured = if self.measures { Speeds::measured() } else { None };
+        let measured = if self.measures { choice::measured() } else { None };
         measured.map_or(self.first, Speeds::fastest)
     }
 
@@ -130,11 +131,11 @@ impl Deferring {
     /// show it: libsecp256k1 refuses some of the others at once.
     fn choose(&self, checks: &[Check], verdicts: &[Verdict]) {
         if self.measures
-            && Speeds::measured().is_none()
+            && choice::measured().is_none()
             && checks.len() >= FULL
             && verdicts.iter().all(|&verdict| verdict == Verdict::Valid)
         {
-            Speeds::measure_once(checks);
+            choice::measure_once(checks);
         }
     }
 

@@ -49,6 +49,6 @@ mod ffi;
 #[cfg(test)]
 mod tests;
 
-pub use crate::choice::{Speed, Speeds, Way};
+pub use crate::choice::{Way, measured};
 pub use crate::deferred::Deferred;
 pub use crate::verifier::{CoreTransaction, CoreVerifier, Signatures};

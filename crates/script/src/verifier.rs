@@ -81,7 +81,7 @@ impl CoreVerifier {
 
     /// A verifier that takes the fastest way of this machine. Where there are vector instructions,
     /// the first full batch of the process is verified by every way, once, to find it
-    /// ([`Speeds::measured`](crate::Speeds::measured)).
+    /// ([`measured`](crate::measured)).
     pub fn automatic() -> Self {
         if Backend::detect() != Backend::Portable {
             Self::lanes(Backend::named().is_none())

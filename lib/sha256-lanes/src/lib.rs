@@ -39,12 +39,15 @@
 //! position in it. With instructions for SHA-256 there are two lanes, since one message alone waits
 //! for each of its rounds.
 //!
+//! Which backend is the fastest is measured with the first full batch of a process ([`measured`]).
+//!
 //! A merkle pair is one block and one block of padding, which is always the same: its schedule is a
 //! table.
 //!
 //! # Modules in reading order
 //!
-//! - `hasher`: what is asked; the backends.
+//! - `hasher`: what is asked.
+//! - `choice`: which backend is the fastest; `backend`: the backends.
 //! - `message`: messages as blocks of 64 bytes.
 //! - `schedule`: messages are put into lanes; levels of trees.
 //! - `lanes`: what a backend does. `single` is one lane, by the crate `sha2`.
@@ -52,6 +55,8 @@
 //! - `two`: two lanes with instructions for SHA-256: `sha` has those of x86-64, `sha_arm` those of
 //!   ARMv8.
 
+mod backend;
+mod choice;
 mod hasher;
 mod lanes;
 mod message;
@@ -76,7 +81,8 @@ mod sha_arm;
 #[cfg(all(target_arch = "aarch64", target_endian = "big"))]
 compile_error!("the lanes with the SHA2 instructions are made for little-endian ARM64 only");
 
-pub use hasher::{Backend, Hasher, double};
+pub use backend::{Backend, measured};
+pub use hasher::{Hasher, double};
 pub use message::Message;
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
-//! Every backend of this machine beside the crate `sha2`.
+//! Every backend of this machine beside the crate `sha2`, and the choice between them.
 
-use crate::{Backend, Hasher, Message, double};
+use crate::choice::{FULL, contenders};
+use crate::{Backend, Hasher, Message, double, measured};
+use blockmill_fastest::Speeds;
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
 
 fn expected(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(Sha256::digest(bytes)).into()
@@ -104,6 +108,73 @@ fn a_backend_that_is_missing_is_replaced() {
         assert_eq!(found, wanted);
     }
     assert!(Backend::detect().is_available());
+}
+
+/// More busy threads than cores change nothing.
+#[test]
+fn the_fastest_backend_is_found_each_time() {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let done = AtomicBool::new(false);
+    let (found, least) = std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let mut least = f64::MAX;
+        let mut found = Vec::new();
+        for _ in 0..100 {
+            let start = Instant::now();
+            found.push(Speeds::measure(contenders()));
+            // The least: other threads run in the others.
+            least = least.min(start.elapsed().as_secs_f64() * 1e3);
+        }
+        done.store(true, Relaxed);
+        (found, least)
+    });
+    let available = || Backend::ALL.into_iter().filter(|backend| backend.is_available());
+    for speeds in &found {
+        assert_eq!(speeds.ways().len(), available().count());
+        assert!(speeds.ways().is_sorted_by_key(|speed| speed.time));
+    }
+    // Tests for ARM64 may run in an emulator, whose times say nothing.
+    if cfg!(target_arch = "x86_64") {
+        for speeds in &found {
+            // The order of the backends is that of their speed on all processors that were
+            // measured.
+            assert_eq!(Some(speeds.fastest()), available().next(), "{speeds:?}");
+        }
+        assert!(least < 5.0, "{least} ms");
+    }
+}
+
+/// Neither few messages nor hashers with a backend measure. No other test has a full batch for an
+/// automatic hasher.
+#[test]
+fn a_full_batch_is_measured_with() {
+    let messages = vec![bytes(100, 1); FULL];
+    let digests = vec![expected(&messages[0]); FULL];
+    for hasher in hashers() {
+        assert_eq!(doubled(hasher, &messages), digests);
+    }
+    let hasher = Hasher::new();
+    assert_eq!(doubled(hasher, &messages[1..]), digests[1..]);
+    assert_eq!(measured(), None);
+    assert_eq!(doubled(hasher, &messages), digests);
+    let mut nodes = vec![digests[0]; 2 * FULL];
+    hasher.halve(&mut nodes);
+    assert_eq!(nodes, vec![expected(&[digests[0]; 2].concat()); FULL]);
+    let available = || Backend::ALL.into_iter().filter(|backend| backend.is_available());
+    match Backend::named() {
+        Some(named) => assert_eq!((measured(), Backend::detect()), (None, named)),
+        None if available().count() == 1 => assert_eq!(measured(), None),
+        None => {
+            let fastest = measured().expect("a full batch").fastest();
+            assert_eq!((Backend::detect(), Hasher::new().backend()), (fastest, fastest));
+        }
+    }
 }
 
 #[test]

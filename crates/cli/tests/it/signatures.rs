@@ -105,6 +105,31 @@ fn the_report_says_which_way_was_taken() {
     }
 }
 
+/// A block with a full batch shows how fast each way of hashing is. Where one is named, nothing is
+/// measured.
+#[test]
+fn the_way_of_hashing_is_measured() {
+    let scratch = Scratch::new();
+    let chain = scratch.join("chain");
+    run(generate_command(&chain, "utxo", BLOCKS).args(["--inputs", "30000"])).ends_with(0);
+    let hashes = |data: &str, backend: Option<&str>| {
+        let mut command = common::connect(&chain, &scratch.join(data), "regtest");
+        command.env_remove("BLOCKMILL_BACKEND");
+        if let Some(backend) = backend {
+            command.env("BLOCKMILL_BACKEND", backend);
+        }
+        run(&mut command).ends_with(0).json()["hashes"].clone()
+    };
+    let measured = hashes("measured", None);
+    let way = measured["way"].as_str().expect("a way");
+    let figures = measured["measured"].as_object().expect("figures");
+    let fastest = figures.values().map(|time| time.as_u64().expect("nanoseconds")).min();
+    assert_eq!(figures[way].as_u64(), fastest, "{measured}");
+    assert!(fastest > Some(0) && figures.contains_key("portable"), "{measured}");
+    let named = hashes("named", Some("portable"));
+    assert_eq!(named, serde_json::json!({"way": "portable", "measured": null}));
+}
+
 /// A name that means nothing, or a backend that is not there, is no error.
 #[test]
 fn an_unknown_backend_counts_for_nothing() {

@@ -2,7 +2,8 @@
 
 use crate::log::{rejected_json, unreadable_json};
 use crate::output::{Facts, bytes, counted, mebibytes, stdout};
-use crate::verifier::{measured_json, signatures_text};
+use crate::speeds;
+use crate::verifier::signatures_text;
 use crate::whole;
 use blockmill_engine::ConnectReport;
 use blockmill_engine::report::{FIGURES, Totals, Value as FigureValue};
@@ -60,7 +61,8 @@ pub(super) fn json_of(report: &ConnectReport, cpu_seconds: f64) -> Value {
     for figure in &FIGURES {
         put(&mut object, figure.key, figure_json(figure.value(&report.totals)));
     }
-    put(&mut object, "signatures.measured", measured_json());
+    put(&mut object, "signatures.measured", speeds::signatures_json());
+    put(&mut object, "hashes", speeds::hashes_json());
     for (name, time) in report.totals.stages.named() {
         let times = json!({"busy_s": time.busy_seconds, "wait_s": time.wait_seconds});
         put(&mut object, &format!("stages.{name}"), times);
@@ -119,6 +121,7 @@ pub(crate) fn print_table(report: &ConnectReport, cpu_seconds: f64) -> io::Resul
         .row("inputs", rate(totals.inputs))
         .row("size", bytes(totals.bytes))
         .row("signatures", signatures_text(&report.signatures, &totals.signatures))
+        .row("hashes", speeds::hashes_text())
         .row("seconds", format!("{:.3} (CPU {cpu_seconds:.3})", report.seconds))
         .row("cache", cache)
         .row("store", store)

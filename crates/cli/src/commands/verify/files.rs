@@ -7,6 +7,7 @@ use crate::log;
 use crate::output::{self, Facts};
 use crate::progress::EngineMeter;
 use crate::signals;
+use crate::speeds;
 use crate::verifier::{signatures_json, signatures_text, verifier};
 use crate::whole;
 use blockmill_chain::Signatures;
@@ -166,6 +167,7 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
             signatures_json(&counts),
             signatures_text(&report.signatures, &counts),
         )
+        .both_as("hashes", speeds::hashes_json(), speeds::hashes_text())
         .both_as("seconds", seconds, format!("{seconds:.3}"))
         .field("unverified", unverified)
         .field("whole", report.wholeness.is_whole())

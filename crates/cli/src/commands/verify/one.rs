@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::log;
 use crate::output::{self, Facts};
 use crate::signals;
+use crate::speeds;
 use crate::terminal::{bad, good};
 use crate::verifier::{counts_text, signatures_json, verifier};
 use blockmill_block::{Block, BlockUndo, hex};
@@ -124,6 +125,7 @@ pub(super) fn run(
         .both("sigop_cost", verified.sigops_cost)
         .both("weight", verified.weight)
         .both_as("signatures", signatures_json(&counts), signatures)
+        .both_as("hashes", speeds::hashes_json(), speeds::hashes_text())
         .both_as("seconds", seconds, format!("{seconds:.3}"))
         .print(arguments.json)?;
     Ok(0)

@@ -1,0 +1,272 @@
+//! Which of several ways to do the same work is the fastest on this machine: measured, not looked
+//! up.
+//!
+//! [`Speeds::measure`] runs the ways in turns. What is measured is the CPU time of the thread, and
+//! of each way its best turn counts: neither other work nor a slow start makes a fast way look
+//! slow. A [`Measured`] does so once in a process.
+//!
+//! ```
+//! use blockmill_fastest::{Contender, Speeds};
+//! use std::hint::black_box;
+//!
+//! fn work(rounds: u64) -> u64 {
+//!     (0..rounds).map(black_box).sum()
+//! }
+//! let speeds = Speeds::measure(vec![
+//!     Contender::new("long", 1, |_turn| assert!(work(100_000) > 0)),
+//!     Contender::new("short", 1, |_turn| assert!(work(10_000) > 0)),
+//! ]);
+//! assert_eq!(speeds.fastest(), "short");
+//! ```
+
+use std::fmt;
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+/// How fast a way was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Speed<W> {
+    /// The way.
+    pub way: W,
+    /// CPU time of one unit of the work.
+    pub time: Duration,
+}
+
+/// How fast the ways were, the fastest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Speeds<W>(Vec<Speed<W>>);
+
+/// A way to do the work, and the work of a turn.
+pub struct Contender<'w, W> {
+    way: W,
+    units: u32,
+    work: Box<dyn FnMut(usize) + 'w>,
+    best: Duration,
+}
+
+/// Turns of each way.
+pub const TURNS: usize = 3;
+
+impl<W: Copy> Speeds<W> {
+    /// Measures the ways in turns.
+    ///
+    /// # Panics
+    /// If there is no way.
+    pub fn measure(mut contenders: Vec<Contender<'_, W>>) -> Self {
+        assert!(!contenders.is_empty(), "there is a way to measure");
+        for turn in 0..TURNS {
+            for contender in &mut contenders {
+                contender.take_turn(turn);
+            }
+        }
+        let mut speeds: Vec<_> = contenders.iter().map(Contender::speed).collect();
+        // Ways of the same speed stay in their order.
+        speeds.sort_by_key(|speed| speed.time);
+        Self(speeds)
+    }
+
+    /// All ways, the fastest first.
+    pub fn ways(&self) -> &[Speed<W>] {
+        &self.0
+    }
+
+    /// The fastest way.
+    pub fn fastest(&self) -> W {
+        self.0[0].way
+    }
+}
+
+impl<'w, W: Copy> Contender<'w, W> {
+    /// A way. `work` does so many units in a turn, and takes the number of the turn, from 0 to
+    /// [`TURNS`] - 1.
+    ///
+    /// # Panics
+    /// If there are no units.
+    pub fn new(way: W, units: u32, work: impl FnMut(usize) + 'w) -> Self {
+        assert!(units > 0, "a turn has units");
+        Self {
+            way,
+            units,
+            work: Box::new(work),
+            best: Duration::MAX,
+        }
+    }
+
+    fn take_turn(&mut self, turn: usize) {
+        let before = thread_time();
+        (self.work)(turn);
+        self.best = self.best.min(thread_time().saturating_sub(before));
+    }
+
+    fn speed(&self) -> Speed<W> {
+        Speed {
+            way: self.way,
+            time: self.best / self.units,
+        }
+    }
+}
+
+impl<W: fmt::Debug> fmt::Debug for Contender<'_, W> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Contender")
+            .field("way", &self.way)
+            .field("units", &self.units)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a process measures once, as a static.
+#[derive(Debug)]
+pub struct Measured<W> {
+    speeds: OnceLock<Speeds<W>>,
+    measuring: Mutex<()>,
+}
+
+impl<W: Copy> Measured<W> {
+    /// Nothing is measured yet.
+    pub const fn new() -> Self {
+        Self {
+            speeds: OnceLock::new(),
+            measuring: Mutex::new(()),
+        }
+    }
+
+    /// What was measured.
+    pub fn get(&self) -> Option<&Speeds<W>> {
+        self.speeds.get()
+    }
+
+    /// Measures, unless that is done, or another thread is at it.
+    pub fn measure_once<'w>(&self, contenders: impl FnOnce() -> Vec<Contender<'w, W>>) {
+        if self.speeds.get().is_some() {
+            return;
+        }
+        // Other threads go on: what they would wait for takes longer than their work.
+        if let Ok(_guard) = self.measuring.try_lock() {
+            self.speeds.get_or_init(|| Speeds::measure(contenders()));
+        }
+    }
+}
+
+impl<W: Copy> Default for Measured<W> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The CPU time of this thread.
+#[cfg(unix)]
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    // The clock begins with the thread, and is never negative.
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// Time since the first call: there is no portable clock of a thread.
+#[cfg(not(unix))]
+fn thread_time() -> Duration {
+    static START: OnceLock<std::time::Instant> = OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed()
+}
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hint::black_box;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+    use std::thread;
+
+    fn spin(rounds: u32) {
+        for round in 0..rounds {
+            black_box(round);
+        }
+    }
+
+    /// Ways that take so many times 10,000 rounds.
+    fn ways(rounds: &[u32]) -> Vec<Contender<'static, u32>> {
+        let way = |&rounds: &u32| Contender::new(rounds, 1, move |_| spin(10_000 * rounds));
+        rounds.iter().map(way).collect()
+    }
+
+    #[test]
+    fn the_fastest_way_is_found_beside_busy_threads() {
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+                scope.spawn(|| {
+                    while !done.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let found: Vec<_> = (0..100).map(|_| Speeds::measure(ways(&[3, 1, 9]))).collect();
+            done.store(true, Relaxed);
+            for speeds in &found {
+                let order: Vec<_> = speeds.ways().iter().map(|speed| speed.way).collect();
+                assert_eq!(order, [1, 3, 9], "{speeds:?}");
+                assert_eq!(speeds.fastest(), 1);
+                assert!(speeds.ways().is_sorted_by_key(|speed| speed.time));
+            }
+        });
+    }
+
+    #[test]
+    fn a_slow_turn_counts_for_nothing() {
+        for slow in 0..TURNS {
+            let first = Contender::new("one slow turn", 1, move |turn| {
+                spin(if turn == slow { 1_000_000 } else { 10_000 });
+            });
+            let second = Contender::new("always", 1, |_| spin(100_000));
+            assert_eq!(Speeds::measure(vec![second, first]).fastest(), "one slow turn");
+        }
+    }
+
+    /// Turns may have different numbers of units.
+    #[test]
+    fn the_time_is_that_of_a_unit() {
+        let small = Contender::new("slow", 1, |_| spin(50_000));
+        let large = Contender::new("fast", 10, |_| spin(100_000));
+        assert_eq!(Speeds::measure(vec![small, large]).fastest(), "fast");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn sleep_is_no_work() {
+        let sleeps = Contender::new("sleeps", 1, |_| thread::sleep(Duration::from_millis(5)));
+        let works = Contender::new("works", 1, |_| spin(3_000_000));
+        assert_eq!(Speeds::measure(vec![works, sleeps]).fastest(), "sleeps");
+    }
+
+    #[test]
+    fn a_process_measures_once() {
+        let measured = Measured::new();
+        assert_eq!(measured.get(), None);
+        let calls = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10 {
+                        measured.measure_once(|| {
+                            calls.fetch_add(1, Relaxed);
+                            ways(&[2, 1])
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(calls.load(Relaxed), 1);
+        assert_eq!(measured.get().map(Speeds::fastest), Some(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "there is a way to measure")]
+    fn no_way_is_refused() {
+        Speeds::<u8>::measure(Vec::new());
+    }
+}
