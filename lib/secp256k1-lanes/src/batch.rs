@@ -12,6 +12,7 @@
 //! point: certainly invalid), `unsure` (a special case, which is not computed), or neither: then
 //! the comparison decides.
 
+use crate::comb::Comb;
 use crate::curve::Curve;
 use crate::fault::{Fault, is_planted};
 use crate::field::{Fe, Multiplicand};
@@ -35,6 +36,13 @@ pub(crate) struct Batch<W: Word> {
     /// The parity of y that is wanted of the result.
     result_odd: Vec<W::Mask>,
     keys: Keys<W>,
+    comb: Comb<W>,
+    /// The numbers of the checks in the caller's order; none of a refused one.
+    read: Vec<Option<Numbers>>,
+    /// The numbers of their keys.
+    key_numbers: Vec<Option<u16>>,
+    /// The checks in the order in which they are computed.
+    order: Vec<u16>,
     /// The x coordinate that is wanted of the result.
     wanted: Vec<Fe<W>>,
     /// What becomes u1 and u2: for ECDSA message and r, before they are divided.
@@ -61,6 +69,10 @@ impl<W: Word> Default for Batch<W> {
             is_ecdsa: Vec::new(),
             result_odd: Vec::new(),
             keys: Keys::default(),
+            comb: Comb::default(),
+            read: Vec::new(),
+            key_numbers: Vec::new(),
+            order: Vec::new(),
             wanted: Vec::new(),
             first: Vec::new(),
             second: Vec::new(),
@@ -77,8 +89,10 @@ impl<W: Word> Default for Batch<W> {
 }
 
 /// The numbers of one check.
+#[derive(Debug)]
 struct Numbers {
     key: Key,
+    is_ecdsa: bool,
     wanted: Number,
     result_odd: bool,
     first: Number,
@@ -115,6 +129,7 @@ fn read(check: &Check) -> Option<Numbers> {
     let is_key = is_below(&key_x, &P, Fault::KeyRange);
     let plain = Numbers {
         key: (key_x, false),
+        is_ecdsa: check.kind == Kind::Ecdsa,
         wanted: r,
         result_odd: false,
         first: s,
@@ -179,17 +194,20 @@ impl<W: Word> Batch<W> {
     pub(crate) fn verify(&mut self, checks: &[Check], verdicts: &mut [Verdict]) {
         let curve = Curve::secp256k1();
         self.clear();
+        self.read(checks);
+        self.comb.choose(&mut self.keys, &mut self.key_numbers, &mut self.order);
         // The walk takes words in groups. Words beyond the checks are filled with stand-ins, and
         // refused.
         let words = checks.len().div_ceil(W::LANES).next_multiple_of(SIDE_BY_SIDE);
         for word in 0..words {
-            let from = (word * W::LANES).min(checks.len());
-            let to = (from + W::LANES).min(checks.len());
-            self.take(&checks[from..to]);
+            self.take(word * W::LANES);
         }
         W::vectorize(
             #[inline(always)]
-            || self.keys.lift(curve),
+            || {
+                self.keys.lift(curve);
+                self.comb.append_points(&mut self.keys.points, &mut self.keys.unsure);
+            },
         );
         W::vectorize(
             #[inline(always)]
@@ -197,7 +215,7 @@ impl<W: Word> Batch<W> {
         );
         self.workspace.make_tables(&self.keys.points, &mut self.keys.unsure);
         self.workspace
-            .multiply(curve, &self.tables, &self.halves, &mut self.unsure);
+            .multiply(curve, &self.comb, &self.tables, &self.halves, &mut self.unsure);
         W::vectorize(
             #[inline(always)]
             || {
@@ -205,20 +223,21 @@ impl<W: Word> Batch<W> {
                 self.compare(curve);
             },
         );
-        for (verdicts, word) in verdicts.chunks_mut(W::LANES).zip(0..) {
-            let bits = |masks: &[W::Mask]| masks[word].bits();
-            let (refused, unsure, right) = (bits(&self.refused), bits(&self.unsure), bits(&self.right));
-            for (lane, verdict) in verdicts.iter_mut().enumerate() {
-                let is_set = |bits: u8| bits >> lane & 1 == 1;
-                // The order matters. A refused check computed with stand-ins, so what `unsure` and
-                // `right` say of its lane is about another check.
-                *verdict = match () {
-                    () if is_set(refused) => Verdict::Invalid,
-                    () if is_set(unsure) => Verdict::CannotTell,
-                    () if is_set(right) => Verdict::Valid,
-                    () => Verdict::Invalid,
-                };
-            }
+        for (index, &check) in self.order.iter().enumerate() {
+            let is_set = |masks: &[W::Mask]| masks[index / W::LANES].bits() >> (index % W::LANES) & 1 == 1;
+            let check = if is_planted::<W>(Fault::Order) {
+                index
+            } else {
+                check.into()
+            };
+            // The order of the cases matters. A refused check computed with stand-ins, so what `unsure`
+            // and `right` say of its lane is about another check.
+            verdicts[check] = match () {
+                () if is_set(&self.refused) => Verdict::Invalid,
+                () if is_set(&self.unsure) => Verdict::CannotTell,
+                () if is_set(&self.right) => Verdict::Valid,
+                () => Verdict::Invalid,
+            };
         }
     }
 
@@ -228,6 +247,8 @@ impl<W: Word> Batch<W> {
         self.is_ecdsa.clear();
         self.result_odd.clear();
         self.keys.clear();
+        self.read.clear();
+        self.key_numbers.clear();
         self.tables.clear();
         self.wanted.clear();
         self.first.clear();
@@ -237,23 +258,37 @@ impl<W: Word> Batch<W> {
         self.right.clear();
     }
 
-    /// Takes the checks of one word. Lanes without a check, and those whose numbers are out of
-    /// range, are refused, and compute with stand-ins.
-    fn take(&mut self, checks: &[Check]) {
+    /// Reads the numbers of the checks.
+    fn read(&mut self, checks: &[Check]) {
+        for check in checks {
+            let numbers = read(check);
+            let key = numbers.as_ref().map(|numbers| self.keys.number(&numbers.key));
+            self.read.push(numbers);
+            self.key_numbers.push(key);
+        }
+    }
+
+    /// Takes the checks of one word, from this index of the order on. Lanes without a check, and
+    /// those whose numbers are out of range, are refused, and compute with stand-ins.
+    fn take(&mut self, first: usize) {
         let mut numbers = [[ONE; LANES_MAX]; 4];
         let mut tables = [0; LANES_MAX];
         let [mut refused, mut unsure, mut is_ecdsa, mut result_odd] = [0; 4];
         for lane in 0..W::LANES {
             let bit = 1 << lane;
-            let Some((check, read)) = checks.get(lane).and_then(|check| Some((check, read(check)?))) else {
+            let numbers_of = |&check: &u16| {
+                let check = usize::from(check);
+                Some((self.read[check].as_ref()?, self.key_numbers[check]?))
+            };
+            let Some((read, key)) = self.order.get(first + lane).and_then(numbers_of) else {
                 refused |= bit;
                 continue;
             };
             let set = |bits: &mut u8, yes: bool| *bits |= if yes { bit } else { 0 };
             set(&mut unsure, read.unsure);
-            set(&mut is_ecdsa, check.kind == Kind::Ecdsa);
+            set(&mut is_ecdsa, read.is_ecdsa);
             set(&mut result_odd, read.result_odd);
-            tables[lane] = self.keys.number(&read.key).into();
+            tables[lane] = key.into();
             let all = [read.wanted, read.first, read.second, read.divisor];
             for (lanes, number) in numbers.iter_mut().zip(all) {
                 lanes[lane] = number;
@@ -299,6 +334,11 @@ impl<W: Word> Batch<W> {
             let [refused, unsure] = self.keys.masks(numbers);
             self.refused[word] = self.refused[word].or(refused);
             self.unsure[word] = self.unsure[word].or(unsure);
+            if word < self.comb.check_words && !is_planted::<W>(Fault::BlockUnsure) {
+                for &first in &self.comb.first_tables[1..] {
+                    self.unsure[word] = self.unsure[word].or(self.keys.unsure_from(first, numbers));
+                }
+            }
         }
     }
 
@@ -437,13 +477,35 @@ pub(crate) mod tests {
             // off the curve whose x is wanted.
             for point in [point(0, 0, 0), point(1, 1, 0), point(1, 3, 1)] {
                 let mut batch = Batch::<u64>::default();
-                batch.take(&[check(kind, key(2, &ONE), ONE, ONE)]);
+                batch.read(&[check(kind, key(2, &ONE), ONE, ONE)]);
+                batch.order.push(0);
+                batch.take(0);
                 batch.unsure[0] = false;
                 batch.workspace.points.push(point);
                 batch.compare(Curve::secp256k1());
                 assert!(batch.unsure[0], "{point:?}");
             }
         }
+    }
+
+    /// A special case in a table of any block makes a check unsure.
+    pub(crate) fn tables_of_all_blocks_are_looked_at() {
+        let mut batch = Batch::<u64>::default();
+        let check = check(Kind::Tweak, key(2, &ONE), ONE, ONE);
+        batch.verify(&[check; 4], &mut [Verdict::Valid; 4]);
+        assert_eq!((batch.comb.key_words, batch.comb.check_words), (1, 4));
+        for table in batch.comb.first_tables {
+            batch.keys.unsure.fill(false);
+            batch.keys.unsure[table as usize] = true;
+            batch.unsure.fill(false);
+            batch.look_at_keys();
+            assert_eq!(batch.unsure, [true; 4]);
+        }
+    }
+
+    #[test]
+    fn blocks() {
+        tables_of_all_blocks_are_looked_at();
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl Backend {
     }
 }
 
-/// Verifies checks. It keeps working memory of two megabytes between calls; every thread should
+/// Verifies checks. It keeps working memory of up to three megabytes between calls; every thread should
 /// have its own.
 #[derive(Debug)]
 pub struct Verifier(Batches);

@@ -1,5 +1,6 @@
-//! The curve, its generator and the table of the generator's multiples.
+//! The curve, its generator and the tables of the generator's multiples.
 
+use crate::comb::{BLOCK_BITS, BLOCKS};
 use crate::field::Fe;
 use crate::number::Number;
 use crate::point::{Affine, invert_all};
@@ -43,7 +44,8 @@ pub(crate) struct Curve {
     pub(crate) beta: Number,
     /// A point of the curve, which stands in for keys that are none.
     pub(crate) stand_in: [Number; 2],
-    /// Odd multiples of the generator, then lambda times the same.
+    /// For each block of a comb, the odd multiples of the generator times 2 to the block's distance,
+    /// then lambda times the same.
     pub(crate) generator: Box<[Row]>,
 }
 
@@ -55,40 +57,47 @@ fn row(point: &Affine<u64>) -> Row {
 impl Curve {
     pub(crate) fn new(b: u64, beta: Number, generator: [Number; 2]) -> Self {
         let [x, y] = generator.map(|number| Fe::<u64>::broadcast(&number));
-        let first = Affine { x, y };
-        let double = first.double(&inverse(&first.y.add(&first.y)));
+        let double = |point: &Affine<u64>| point.double(&inverses([point.y.twice()])[0]);
+        let mut first = [Affine { x, y }; BLOCKS];
+        for block in 1..BLOCKS {
+            first[block] = (0..BLOCK_BITS).fold(first[block - 1], |point, _| double(&point));
+        }
+        let doubles = first.each_ref().map(double);
         let mut multiples = vec![first];
-        // One inversion for each: the table is made once, and the code stays short.
+        // One inversion for the same entry of all blocks: the tables are made once, and the code
+        // stays short.
         while let Some(last) = multiples.last()
             && multiples.len() < GENERATOR_ENTRIES
         {
-            let next = last.add(&double, &inverse(&double.x.sub(&last.x)));
+            let inverses: [_; BLOCKS] = inverses(std::array::from_fn(|block| doubles[block].x.sub(&last[block].x)));
+            let next = std::array::from_fn(|block| last[block].add(&doubles[block], &inverses[block]));
             multiples.push(next);
         }
         let beta_words = Fe::broadcast(&beta);
-        let turned = |point: &Affine<u64>| Affine {
+        let turned = |point: Affine<u64>| Affine {
             x: point.x.mul(&beta_words),
             y: point.y,
         };
-        let rows = multiples.iter().map(row);
-        let rows = rows.chain(multiples.iter().map(|point| row(&turned(point)))).collect();
+        let rows = (0..BLOCKS).flat_map(|block| {
+            let points = || multiples.iter().map(move |points| points[block]);
+            points().chain(points().map(turned)).map(|point| row(&point))
+        });
         Self {
             b,
             beta,
             stand_in: generator,
-            generator: rows,
+            generator: rows.collect(),
         }
     }
 
-    /// The curve secp256k1. Its tables are made at the first call, in about a millisecond.
+    /// The curve secp256k1. Its tables are made at the first call, in about two milliseconds.
     pub(crate) fn secp256k1() -> &'static Self {
         static CURVE: OnceLock<Curve> = OnceLock::new();
         CURVE.get_or_init(|| Self::new(7, BETA, GENERATOR))
     }
 }
 
-fn inverse(number: &Fe<u64>) -> Fe<u64> {
-    let mut number = [*number];
-    invert_all(&mut number, &mut Vec::new(), &mut |_, _| {});
-    number[0]
+fn inverses<const N: usize>(mut numbers: [Fe<u64>; N]) -> [Fe<u64>; N] {
+    invert_all(&mut numbers, &mut Vec::new(), &mut |_, _| {});
+    numbers
 }

@@ -59,6 +59,17 @@ pub(crate) enum Fault {
     KeyParity,
     /// The parity of the result's y.
     ResultParity,
+    /// One of the doublings between the tables of a key.
+    BlockDoubling,
+    /// The table of a block other than the first, of a key and of the generator.
+    KeyBlock,
+    GeneratorBlock,
+    /// What the other blocks add to the first.
+    BlockSum,
+    /// The special cases of the tables of the other blocks.
+    BlockUnsure,
+    /// The order of the checks.
+    Order,
 }
 
 /// Whether the fault is planted on this thread, for words of a single lane alone: vectors go

@@ -1,7 +1,7 @@
 //! The keys of a batch, each of them once.
 //!
 //! Many checks of a block have keys that other checks near them have, too. A key is lifted once,
-//! and has one table of multiples.
+//! and has one table of multiples, or one for each block of a comb (`src/comb.rs`).
 
 use crate::curve::Curve;
 use crate::fault::{Fault, is_planted};
@@ -16,8 +16,8 @@ pub(crate) type Key = (Number, bool);
 /// A key for lanes that nobody asks.
 const STAND_IN: Key = ([1, 0, 0, 0], false);
 
-/// Words of keys that are lifted side by side.
-const SIDE_BY_SIDE: usize = 2;
+/// Words of keys that are computed side by side; not on a single lane.
+pub(crate) const SIDE_BY_SIDE: usize = 2;
 
 /// Slots in which keys are found: twice as many as keys, so that few are looked at. If somebody
 /// chose all keys for one slot, a batch would take a twentieth longer.
@@ -30,11 +30,14 @@ const EMPTY: u16 = u16::MAX;
 #[derive(Debug)]
 pub(crate) struct Keys<W: Word> {
     distinct: Vec<Key>,
+    /// How many checks each key has.
+    pub(crate) counts: Vec<u16>,
     slots: [u16; SLOTS],
+    /// The points of the keys, then those of the other blocks of a comb.
     pub(crate) points: Vec<Affine<W>>,
     /// Keys that are no point.
     refused: Vec<W::Mask>,
-    /// Keys whose table met a special case.
+    /// Points whose table met a special case.
     pub(crate) unsure: Vec<W::Mask>,
 }
 
@@ -42,6 +45,7 @@ impl<W: Word> Default for Keys<W> {
     fn default() -> Self {
         Self {
             distinct: Vec::new(),
+            counts: Vec::new(),
             slots: [EMPTY; SLOTS],
             points: Vec::new(),
             refused: Vec::new(),
@@ -53,13 +57,15 @@ impl<W: Word> Default for Keys<W> {
 impl<W: Word> Keys<W> {
     pub(crate) fn clear(&mut self) {
         self.distinct.clear();
+        self.counts.clear();
         self.slots.fill(EMPTY);
         self.points.clear();
         self.refused.clear();
         self.unsure.clear();
     }
 
-    /// The number of a key, which is the next one if it is new. A batch has [`BATCH`] keys at most.
+    /// The number of a check's key, which is the next one if it is new. A batch has [`BATCH`] keys at
+    /// most.
     pub(crate) fn number(&mut self, key: &Key) -> u16 {
         let mut slot = key.0[0] as usize % SLOTS;
         loop {
@@ -67,13 +73,30 @@ impl<W: Word> Keys<W> {
             if number == EMPTY {
                 self.slots[slot] = self.distinct.len() as u16;
                 self.distinct.push(*key);
+                self.counts.push(1);
                 return self.slots[slot];
             }
             if self.distinct[usize::from(number)] == *key {
+                self.counts[usize::from(number)] += 1;
                 return number;
             }
             slot = (slot + 1) % SLOTS;
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn key(&self, number: u16) -> Key {
+        self.distinct[usize::from(number)]
+    }
+
+    /// Puts the keys in another order, after the last one has its number. Gives their new numbers.
+    pub(crate) fn put_in_order(&mut self, order: &[u16]) -> [u16; BATCH] {
+        let mut numbers = [0; BATCH];
+        for (new, &old) in (0..).zip(order) {
+            numbers[usize::from(old)] = new;
+        }
+        self.distinct = order.iter().map(|&old| self.distinct[usize::from(old)]).collect();
+        numbers
     }
 
     /// The points of the x coordinates and parities.
@@ -151,16 +174,24 @@ impl<W: Word> Keys<W> {
     /// What is known of the keys with these numbers, one a lane: those that are no point, and those
     /// that are unsure.
     pub(crate) fn masks(&self, numbers: &W) -> [W::Mask; 2] {
-        let numbers = numbers.to_lanes();
-        [&self.refused, &self.unsure].map(|masks| {
-            let mut bits = 0;
-            for (lane, &number) in numbers.iter().enumerate().take(W::LANES) {
-                let (word, bit) = (number as usize / W::LANES, number as usize % W::LANES);
-                bits |= (masks[word].bits() >> bit & 1) << lane;
-            }
-            W::Mask::from_bits(bits)
-        })
+        [lanes_of(&self.refused, 0, numbers), lanes_of(&self.unsure, 0, numbers)]
     }
+
+    /// Of the other tables of these keys, which begin at `first`, those that are unsure.
+    pub(crate) fn unsure_from(&self, first: u64, numbers: &W) -> W::Mask {
+        lanes_of(&self.unsure, first as usize, numbers)
+    }
+}
+
+/// For each lane the bit with its number, counted from `first` on.
+fn lanes_of<W: Word>(masks: &[W::Mask], first: usize, numbers: &W) -> W::Mask {
+    let mut bits = 0;
+    for (lane, &number) in numbers.to_lanes().iter().enumerate().take(W::LANES) {
+        let number = first + number as usize;
+        let (word, bit) = (number / W::LANES, number % W::LANES);
+        bits |= (masks[word].bits() >> bit & 1) << lane;
+    }
+    W::Mask::from_bits(bits)
 }
 
 /// x^3 + b.

@@ -12,9 +12,14 @@
 //! 3. *Walk*: from the highest position down, five doublings and one addition a position, in
 //!    Jacobian coordinates.
 //!
+//! On the comb (`src/comb.rs`) each block of positions has tables of its own. The sums of the
+//! blocks are added up, and the walk has the positions of one block.
+//!
 //! Special cases of affine sums are put into `unsure`. Those of the walk leave a Z of 0.
 
+use crate::comb::{BLOCK_POSITIONS, BLOCKS, Comb, TABLES};
 use crate::curve::{Curve, GENERATOR_ENTRIES, GENERATOR_WIDTH};
+use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
 use crate::point::{Affine, Jacobian, Signed, add_each, double_each, invert_all};
 use crate::scalar::{HALF_BITS, Half};
@@ -24,14 +29,14 @@ use crate::word::{BATCH, Mask, Row, Word, side_by_side};
 pub(crate) const SIDE_BY_SIDE: usize = 4;
 
 /// Bits of a digit of the point's scalar.
-const WIDTH: usize = 5;
+pub(crate) const WIDTH: usize = 5;
 
 /// Entries of a table of a point: odd multiples below 2^[`WIDTH`].
 const ENTRY_BITS: u32 = WIDTH as u32 - 1;
 const ENTRIES: usize = 1 << ENTRY_BITS;
 
 /// Positions of digits.
-const POSITIONS: usize = HALF_BITS / WIDTH;
+pub(crate) const POSITIONS: usize = HALF_BITS / WIDTH;
 
 /// Positions of digits of the generator's scalar, and how many of the others' positions lie between
 /// them.
@@ -86,9 +91,10 @@ impl<W> Default for Workspace<W> {
 
 impl<W: Word> Workspace<W> {
     /// Makes the tables of `points`, which are numbered lane by lane and word by word; there are at
-    /// most [`BATCH`]. A lane of `unsure` is set where a special case was met.
+    /// most [`TABLES`]. A lane of `unsure` is set where a special case was met.
     pub(crate) fn make_tables(&mut self, points: &[Affine<W>], unsure: &mut [W::Mask]) {
         assert_eq!(points.len(), unsure.len());
+        assert!(points.len() * W::LANES <= TABLES, "too many tables");
         W::vectorize(
             #[inline(always)]
             || self.make_multiples(points, unsure),
@@ -100,31 +106,48 @@ impl<W: Word> Workspace<W> {
     }
 
     /// Computes u1 G + u2 P, into [`points`](Self::points): for each lane P is the point whose
-    /// table has this number. A lane of `unsure` is set where a special case was met; where it is
-    /// not, and Z is not 0, the result is right.
-    pub(crate) fn multiply(&mut self, curve: &Curve, tables: &[W], halves: &[Halves<W>], unsure: &mut [W::Mask]) {
+    /// table has this number. The first words take the comb. A lane of `unsure` is set where a
+    /// special case was met; where it is not, and Z is not 0, the result is right.
+    pub(crate) fn multiply(
+        &mut self,
+        curve: &Curve,
+        comb: &Comb<W>,
+        tables: &[W],
+        halves: &[Halves<W>],
+        unsure: &mut [W::Mask],
+    ) {
         // The walk takes several words at a time, and has no case for a rest.
         assert!(halves.len().is_multiple_of(SIDE_BY_SIDE), "words come in groups");
+        assert!(comb.check_words.is_multiple_of(SIDE_BY_SIDE), "groups take one way");
         assert_eq!((halves.len(), halves.len()), (tables.len(), unsure.len()));
-        // Group by group, so that the pairs and their inverses of one group stay in the cache.
         self.sums.clear();
         self.sums.reserve(halves.len() * POSITIONS);
-        for (group, halves) in halves.chunks(GROUP).enumerate() {
-            let words = group * GROUP..group * GROUP + halves.len();
-            let (tables, unsure) = (&tables[words.clone()], &mut unsure[words]);
-            W::vectorize(
-                #[inline(always)]
-                || self.look_up(curve, tables, halves),
-            );
-            W::vectorize(
-                #[inline(always)]
-                || self.add_up(unsure),
-            );
+        let (on_comb, others) = (0..comb.check_words, comb.check_words..halves.len());
+        for (words, first_tables) in [(on_comb, &comb.first_tables[..]), (others, &[0][..])] {
+            // Group by group, so that the pairs and their inverses of one group stay in the cache.
+            for first in words.clone().step_by(GROUP) {
+                let words = first..words.end.min(first + GROUP);
+                let (tables, halves, unsure) = (&tables[words.clone()], &halves[words.clone()], &mut unsure[words]);
+                W::vectorize(
+                    #[inline(always)]
+                    || self.look_up(curve, first_tables, tables, halves),
+                );
+                W::vectorize(
+                    #[inline(always)]
+                    || self.add_up(unsure),
+                );
+                if first_tables.len() > 1 {
+                    W::vectorize(
+                        #[inline(always)]
+                        || self.add_blocks(unsure),
+                    );
+                }
+            }
         }
         self.points.clear();
         W::vectorize(
             #[inline(always)]
-            || self.walk(),
+            || self.walk(comb.check_words),
         );
     }
 
@@ -224,7 +247,7 @@ impl<W: Word> Workspace<W> {
     #[inline(always)]
     fn make_rows(&mut self) {
         // As many as a batch can have: so every number of a table is in range.
-        self.rows.resize(BATCH * ENTRIES, Row::ZERO);
+        self.rows.resize(TABLES * ENTRIES, Row::ZERO);
         for (multiples, rows) in self.multiples.iter().zip(self.rows.chunks_exact_mut(rows::<W>())) {
             for (entry, point) in multiples.iter().enumerate() {
                 // Four words of 64 bits instead of five limbs: a row of x and y then fills one
@@ -237,15 +260,23 @@ impl<W: Word> Workspace<W> {
     }
 
     /// The entries of all positions of a group of words, in pairs that are to be added, and the
-    /// denominators of their sums.
+    /// denominators of their sums. There are as many blocks as `first_tables`, which has the number
+    /// of each block's first table.
     #[inline(always)]
-    fn look_up(&mut self, curve: &Curve, tables: &[W], halves: &[Halves<W>]) {
+    fn look_up(&mut self, curve: &Curve, first_tables: &[u64], tables: &[W], halves: &[Halves<W>]) {
         self.pairs.clear();
         self.denominators.clear();
         let beta = Fe::broadcast(&curve.beta);
+        let block_positions = POSITIONS.div_ceil(first_tables.len());
         for (halves, table) in halves.iter().zip(tables) {
-            let first_row = table.and(W::splat(BATCH as u64 - 1)).shift_left::<ENTRY_BITS>();
             for position in 0..POSITIONS {
+                let block = if is_planted::<W>(Fault::KeyBlock) {
+                    0
+                } else {
+                    position / block_positions
+                };
+                let table = table.and(W::splat(BATCH as u64 - 1)).add(W::splat(first_tables[block]));
+                let first_row = table.and(W::splat(TABLES as u64 - 1)).shift_left::<ENTRY_BITS>();
                 let [first, second] = &halves.point;
                 let a = entry::<W, WIDTH>(&self.rows, first_row, first.digit(position * WIDTH, WIDTH));
                 let mut b = entry::<W, WIDTH>(&self.rows, first_row, second.digit(position * WIDTH, WIDTH));
@@ -256,11 +287,17 @@ impl<W: Word> Workspace<W> {
                 self.denominators.push(b.x.sub(&a.x));
                 self.pairs.push((a, b));
             }
-            // The second table has lambda times the entries of the first, so nothing is multiplied
+            // A second table has lambda times the entries of the first, so nothing is multiplied
             // here.
-            let tables = curve.generator.split_at(GENERATOR_ENTRIES);
             let zero = W::splat(0);
             for position in 0..GENERATOR_POSITIONS {
+                let block = if is_planted::<W>(Fault::GeneratorBlock) {
+                    0
+                } else {
+                    position * GENERATOR_STRIDE / block_positions
+                };
+                let tables = &curve.generator[2 * block * GENERATOR_ENTRIES..];
+                let tables = tables.split_at(GENERATOR_ENTRIES);
                 let offset = position * GENERATOR_WIDTH;
                 let [first, second] = &halves.generator;
                 let a = entry::<W, GENERATOR_WIDTH>(tables.0, zero, first.digit(offset, GENERATOR_WIDTH));
@@ -311,26 +348,58 @@ impl<W: Word> Workspace<W> {
         }
     }
 
-    /// From the highest position down.
+    /// What is added at each position of the lowest block, for all blocks of the last words.
     #[inline(always)]
-    fn walk(&mut self) {
+    fn add_blocks(&mut self, unsure: &mut [W::Mask]) {
+        let first = self.sums.len() - unsure.len() * POSITIONS;
+        let mut blocks = BLOCKS;
+        while blocks > 1 && !is_planted::<W>(Fault::BlockSum) {
+            // The upper half of the blocks is added to the lower one.
+            let end = POSITIONS.min(blocks * BLOCK_POSITIONS);
+            blocks = blocks.div_ceil(2);
+            let offset = blocks * BLOCK_POSITIONS;
+            let positions = end - offset;
+            self.denominators.clear();
+            for sums in self.sums[first..].chunks_exact(POSITIONS) {
+                for position in 0..positions {
+                    self.denominators.push(sums[offset + position].x.sub(&sums[position].x));
+                }
+            }
+            self.invert(positions, unsure);
+            let sums = self.sums[first..].chunks_exact_mut(POSITIONS);
+            for (sums, inverses) in sums.zip(self.denominators.chunks_exact(positions)) {
+                for (position, inverse) in inverses.iter().enumerate() {
+                    sums[position] = sums[position].add(&sums[offset + position], inverse);
+                }
+            }
+        }
+    }
+
+    /// From the highest position down; `on_comb` words only from that of a block.
+    #[inline(always)]
+    fn walk(&mut self, on_comb: usize) {
         // A single lane gains nothing from words side by side, and is compiled faster without.
         if W::LANES == 1 {
-            self.walk_together::<1>();
+            self.walk_together::<1>(on_comb);
         } else {
-            self.walk_together::<SIDE_BY_SIDE>();
+            self.walk_together::<SIDE_BY_SIDE>(on_comb);
         }
     }
 
     #[inline(always)]
-    fn walk_together<const N: usize>(&mut self) {
-        for sums in self.sums.chunks_exact(N * POSITIONS) {
+    fn walk_together<const N: usize>(&mut self, on_comb: usize) {
+        for (group, sums) in self.sums.chunks_exact(N * POSITIONS).enumerate() {
             let at = |word: usize, position: usize| &sums[word * POSITIONS + position];
+            let positions = if group * N < on_comb {
+                BLOCK_POSITIONS
+            } else {
+                POSITIONS
+            };
             let mut points: [Jacobian<W>; N] = side_by_side(
                 #[inline(always)]
-                |word| at(word, POSITIONS - 1).jacobian(),
+                |word| at(word, positions - 1).jacobian(),
             );
-            for position in (0..POSITIONS - 1).rev() {
+            for position in (0..positions - 1).rev() {
                 for _ in 0..WIDTH {
                     double_each(&mut points);
                 }

@@ -10,7 +10,7 @@
 
 mod common;
 
-use common::known::{Expected, Known, Tables};
+use common::known::{Expected, Known, POINTS, Tables};
 use common::scalar::Scalar;
 use common::{Rng, backends, broken, has_small_r, reference};
 use num_bigint::BigUint;
@@ -112,9 +112,11 @@ fn run(
                 // Most batches are full.
                 let size = if dice.once_in(8) { 1 + dice.below(BATCH) } else { BATCH }.min(left);
                 left -= size;
+                // Few keys, so that they repeat, or many.
+                let keys = [1, 2, 8, 32, 100, 200, POINTS, POINTS][dice.below(8)];
                 batch.clear();
                 batch.extend((0..size).map(|_| {
-                    let mut known = tables.known(&mut dice);
+                    let mut known = tables.known_of(keys, &mut dice);
                     change(&mut known, &mut dice);
                     known
                 }));

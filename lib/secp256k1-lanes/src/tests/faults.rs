@@ -3,7 +3,9 @@
 use super::arithmetic::generic;
 use super::{Rng, big, intervals, n, number};
 use crate::batch::Batch;
-use crate::batch::tests::{bytes, key, ranges_are_looked_at, results_that_are_none};
+use crate::batch::tests::{
+    bytes, key, ranges_are_looked_at, results_that_are_none, tables_of_all_blocks_are_looked_at,
+};
 use crate::curve::Curve;
 use crate::fault::{Fault, PLANTED};
 use crate::field::Fe;
@@ -165,6 +167,34 @@ fn masks_decide() {
     assert_eq!(verdict(&walk_doubles(&mut Rng(12))), Verdict::CannotTell);
 }
 
+/// Checks of a key that repeats, valid and not, between others: a part of them takes the comb.
+fn combs_decide() {
+    use secp256k1::{Message, Secp256k1, SecretKey};
+    let secp = Secp256k1::signing_only();
+    let mut checks = Vec::new();
+    let mut expected = Vec::new();
+    for (index, key) in [1, 2, 1, 1, 3, 2, 1, 4, 1, 2, 2, 1, 5].into_iter().enumerate() {
+        let secret = SecretKey::from_slice(&[key; 32]).unwrap();
+        let mut message = [index as u8; 32];
+        let signature = secp
+            .sign_ecdsa(&Message::from_digest(message), &secret)
+            .serialize_compact();
+        let is_valid = ![2, 3, 5, 11].contains(&index);
+        message[7] ^= u8::from(!is_valid);
+        checks.push(Check {
+            kind: Kind::Ecdsa,
+            key: secret.public_key(&secp).serialize(),
+            r: signature[..32].try_into().unwrap(),
+            s: signature[32..].try_into().unwrap(),
+            message,
+        });
+        expected.push([Verdict::Invalid, Verdict::Valid][usize::from(is_valid)]);
+    }
+    let mut verdicts = vec![Verdict::CannotTell; checks.len()];
+    Batch::<u64>::default().verify(&checks, &mut verdicts);
+    assert_eq!(verdicts, expected);
+}
+
 /// x of u1 G + u2 P, for the P with x = 1 and this prefix.
 fn sum_x(u1: &BigUint, u2: &BigUint, prefix: u8) -> [u8; 32] {
     use secp256k1::{PublicKey, Scalar, Secp256k1, SecretKey};
@@ -194,7 +224,9 @@ fn with_either_kind_of_halves() {
     generic::scalar_products::<u64>(4);
     generic::scalars_are_split::<u64>(4);
     generic::field_inverses::<u64>(1);
+    tables_of_all_blocks_are_looked_at();
     masks_decide();
+    combs_decide();
 }
 
 #[test]
@@ -224,6 +256,12 @@ fn every_planted_fault_is_found() {
         Fault::OffCurve,
         Fault::KeyParity,
         Fault::ResultParity,
+        Fault::BlockDoubling,
+        Fault::KeyBlock,
+        Fault::GeneratorBlock,
+        Fault::BlockSum,
+        Fault::BlockUnsure,
+        Fault::Order,
     ];
     faults.extend((0..10).map(Fault::Start));
     faults.extend((0..4).map(Fault::Carry));

@@ -1,8 +1,13 @@
 //! Points and their multiples.
 
-use crate::curve::Curve;
+use super::{n, number};
+use crate::comb::{BLOCK_BITS, BLOCKS};
+use crate::curve::{Curve, GENERATOR_ENTRIES};
 use crate::field::Fe;
+use crate::number::to_bytes;
 use crate::point::{Affine, Jacobian, add_each, double_each};
+use num_bigint::BigUint;
+use secp256k1::SecretKey;
 
 fn on_curve(p: &Affine<u64>) -> bool {
     let right = p.x.square().mul(&p.x).add(&Fe::small(7));
@@ -19,6 +24,26 @@ fn table() {
             y: Fe::broadcast(&[e, f, g, h]),
         };
         assert!(on_curve(&p), "{i}");
+    }
+}
+
+/// The rows are the multiples that they should be.
+#[test]
+fn tables_of_all_blocks() {
+    let secp = secp256k1::Secp256k1::signing_only();
+    let lambda = BigUint::parse_bytes(b"5363ad4cc05c30e0a5261c028812645a122e22ea20816678df02967c1b23bd72", 16);
+    let turns = [BigUint::from(1_u32), lambda.unwrap()];
+    let rows = &Curve::secp256k1().generator;
+    assert_eq!(rows.len(), 2 * BLOCKS * GENERATOR_ENTRIES);
+    for (i, row) in rows.iter().enumerate() {
+        let (table, entry) = (i / GENERATOR_ENTRIES, i % GENERATOR_ENTRIES);
+        let odd = BigUint::from(2 * entry + 1);
+        let scalar = ((odd << (table / 2 * BLOCK_BITS)) * &turns[table % 2]) % n();
+        let secret = SecretKey::from_slice(&to_bytes(&number(&scalar))).unwrap();
+        let point = secret.public_key(&secp).serialize_uncompressed();
+        let [a, b, c, d, e, f, g, h] = row.0;
+        assert_eq!(to_bytes(&[a, b, c, d]), point[1..33], "{i}");
+        assert_eq!(to_bytes(&[e, f, g, h]), point[33..], "{i}");
     }
 }
 

@@ -16,7 +16,7 @@ use secp256k1::Secp256k1;
 use secp256k1_lanes::{Check, Kind, Verdict};
 
 /// Keys, and nonces, of each [`Tables`].
-const POINTS: usize = 512;
+pub(crate) const POINTS: usize = 512;
 
 /// Scalars with structure, and their inverses, of each [`Tables`].
 const ROUGH: usize = 256;
@@ -139,7 +139,12 @@ impl Tables {
 
     /// A check, valid or broken with equal probability.
     pub(crate) fn known(&self, dice: &mut Rng) -> Known {
-        let made = self.make(super::kind(dice), dice);
+        self.known_of(POINTS, dice)
+    }
+
+    /// The same with one of the first `keys` keys.
+    pub(crate) fn known_of(&self, keys: usize, dice: &mut Rng) -> Known {
+        let made = self.make(super::kind(dice), keys, dice);
         if dice.once_in(2) {
             self.broken(made, dice)
         } else {
@@ -151,8 +156,8 @@ impl Tables {
         }
     }
 
-    fn make(&self, kind: Kind, dice: &mut Rng) -> Made {
-        let [key, nonce] = [dice.below(POINTS), dice.below(POINTS)];
+    fn make(&self, kind: Kind, keys: usize, dice: &mut Rng) -> Made {
+        let [key, nonce] = [dice.below(keys), dice.below(POINTS)];
         let check = match kind {
             Kind::Ecdsa => self.ecdsa(&self.keys[key], &self.nonces[nonce], dice),
             Kind::Schnorr => {

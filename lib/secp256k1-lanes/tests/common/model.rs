@@ -19,6 +19,35 @@ pub(crate) const POSITIONS: usize = HALF_BITS / POINT_WIDTH;
 pub(crate) const GENERATOR_POSITIONS: usize = HALF_BITS / GENERATOR_WIDTH;
 pub(crate) const STRIDE: usize = GENERATOR_WIDTH / POINT_WIDTH;
 
+/// Blocks of the comb for keys that repeat, the positions of one, and its bits.
+pub(crate) const BLOCKS: usize = 4;
+pub(crate) const BLOCK_POSITIONS: usize = POSITIONS.div_ceil(BLOCKS);
+pub(crate) const BLOCK_BITS: usize = BLOCK_POSITIONS * POINT_WIDTH;
+
+/// The two ways in which a check is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Road {
+    Plain,
+    Comb,
+}
+
+impl Road {
+    pub(crate) const ALL: [Self; 2] = [Self::Plain, Self::Comb];
+
+    /// Positions that are walked.
+    fn positions(self) -> usize {
+        match self {
+            Self::Plain => POSITIONS,
+            Self::Comb => BLOCK_POSITIONS,
+        }
+    }
+}
+
+/// 2^`exponent`.
+pub(crate) fn power_of_two(exponent: usize) -> Scalar {
+    (0..exponent).fold(Scalar::ONE, |power, _| power + power)
+}
+
 /// The lattice of the endomorphism, and 2^384 times A1 and B1 over n, rounded.
 struct Lattice {
     n: BigInt,
@@ -157,7 +186,9 @@ fn value(digits: &[i64; 2]) -> Scalar {
 
 /// The steps of u1 G + u2 P.
 pub(crate) struct Schedule {
-    /// What each position adds in multiples of G, and of P. Position 0 is the lowest.
+    road: Road,
+    /// What each position adds in multiples of G, and of P. Position 0 is the lowest. On the comb
+    /// the tables of a block have multiples of 2 to its distance.
     generator: Vec<Scalar>,
     point: Vec<Scalar>,
 }
@@ -167,41 +198,59 @@ pub(crate) struct Schedule {
 pub(crate) enum Step {
     /// The entries of u1 are added to those of u2.
     Sum { position: usize },
+    /// The sum of a position above the lowest block, with those of the blocks that were added to it,
+    /// is added to that of a block below.
+    Block { position: usize },
     /// The sum of a position is added to 32 times what the positions above it made.
     Walk { position: usize },
 }
 
 impl Step {
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
+    pub(crate) fn all(road: Road) -> impl Iterator<Item = Self> {
         let sums = (0..GENERATOR_POSITIONS).map(|position| Self::Sum {
             position: position * STRIDE,
         });
-        sums.chain((0..POSITIONS - 1).map(|position| Self::Walk { position }))
+        let blocks = (road.positions()..POSITIONS).map(|position| Self::Block { position });
+        let walk = (0..road.positions() - 1).map(|position| Self::Walk { position });
+        sums.chain(blocks).chain(walk)
+    }
+
+    /// Whether a multiple of G is added to one of P. If not, the points are multiples of P alone,
+    /// and equal for no key.
+    pub(crate) fn depends_on_key(self) -> bool {
+        match self {
+            Self::Block { position } => position < 2 * BLOCK_POSITIONS || position.is_multiple_of(STRIDE),
+            Self::Sum { .. } | Self::Walk { .. } => true,
+        }
     }
 }
 
 impl Schedule {
-    pub(crate) fn new(u1: Scalar, u2: Scalar) -> Self {
-        Self::of_halves(&Halves::new(u1), &Halves::new(u2))
+    pub(crate) fn new(road: Road, u1: Scalar, u2: Scalar) -> Self {
+        Self::of_halves(road, &Halves::new(u1), &Halves::new(u2))
     }
 
-    fn of_halves(u1: &Halves, u2: &Halves) -> Self {
+    fn of_halves(road: Road, u1: &Halves, u2: &Halves) -> Self {
         let mut generator = vec![Scalar::ZERO; POSITIONS];
         for (position, digits) in u1.digits(GENERATOR_WIDTH).iter().enumerate() {
             generator[position * STRIDE] = value(digits);
         }
-        Self {
-            generator,
-            point: u2.digits(POINT_WIDTH).iter().map(value).collect(),
+        let mut point: Vec<Scalar> = u2.digits(POINT_WIDTH).iter().map(value).collect();
+        for values in [&mut generator, &mut point] {
+            for (position, value) in values.iter_mut().enumerate() {
+                let block = position / road.positions();
+                *value = *value * power_of_two(block * road.positions() * POINT_WIDTH);
+            }
         }
+        Self { road, generator, point }
     }
 
     /// Whether u1 G + u2 (d G) meets a special case, by any choice of halves that lanes may make.
-    pub(crate) fn may_be_special(u1: Scalar, u2: Scalar, d: Scalar) -> bool {
+    pub(crate) fn may_be_special(road: Road, u1: Scalar, u2: Scalar, d: Scalar) -> bool {
         let (all_u1, all_u2) = (Halves::candidates(u1), Halves::candidates(u2));
         let mut all = all_u1
             .iter()
-            .flat_map(|u1| all_u2.iter().map(move |u2| Self::of_halves(u1, u2)));
+            .flat_map(|u1| all_u2.iter().map(move |u2| Self::of_halves(road, u1, u2)));
         all.any(|schedule| schedule.is_special(d))
     }
 
@@ -212,21 +261,38 @@ impl Schedule {
                 [self.generator[position], Scalar::ZERO],
                 [Scalar::ZERO, self.point[position]],
             ],
+            Step::Block { position } => {
+                let (block, offset) = (position / BLOCK_POSITIONS, position % BLOCK_POSITIONS);
+                // The upper half of four blocks is added to the lower half, then that of two.
+                let (blocks, half) = if block < BLOCKS / 2 { (2, 1) } else { (4, 2) };
+                [block - half, block].map(|block| {
+                    let blocks = (block..BLOCKS).step_by(blocks);
+                    self.sums(blocks.map(|block| block * BLOCK_POSITIONS + offset))
+                })
+            }
             Step::Walk { position } => {
-                let above = |values: &[Scalar]| {
-                    let times = Scalar::small(1 << POINT_WIDTH);
-                    values[position + 1..]
-                        .iter()
-                        .rev()
-                        .fold(Scalar::ZERO, |sum, value| sum * times + *value)
-                        * times
-                };
-                [
-                    [above(&self.generator), above(&self.point)],
-                    [self.generator[position], self.point[position]],
-                ]
+                let times = Scalar::small(1 << POINT_WIDTH);
+                let above = (position + 1..self.road.positions()).rev();
+                let above = above.fold([Scalar::ZERO; 2], |[g, p], position| {
+                    let [other_g, other_p] = self.all_blocks(position);
+                    [g * times + other_g, p * times + other_p]
+                });
+                [above.map(|sum| sum * times), self.all_blocks(position)]
             }
         }
+    }
+
+    /// What a position of the lowest block and those of the other blocks add together.
+    fn all_blocks(&self, position: usize) -> [Scalar; 2] {
+        self.sums((position..POSITIONS).step_by(self.road.positions()))
+    }
+
+    /// What these positions add together, of those that there are.
+    fn sums(&self, positions: impl Iterator<Item = usize>) -> [Scalar; 2] {
+        let positions = positions.filter(|position| *position < POSITIONS);
+        positions.fold([Scalar::ZERO; 2], |[g, p], position| {
+            [g + self.generator[position], p + self.point[position]]
+        })
     }
 
     /// The d for which a step adds equal points, or opposite ones.
@@ -242,7 +308,7 @@ impl Schedule {
 
     /// Whether a step adds equal or opposite points if P = d G.
     fn is_special(&self, d: Scalar) -> bool {
-        Step::all().any(|step| {
+        Step::all(self.road).any(|step| {
             let [a, b] = self.operands(step).map(|[g, p]| g + p * d);
             a == b || a == -b
         })

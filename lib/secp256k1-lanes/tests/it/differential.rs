@@ -2,7 +2,7 @@
 
 use crate::common::{Rng, backends, broken, kind, reference, valid, valid_of};
 use secp256k1::{Secp256k1, SecretKey, VerifyOnly};
-use secp256k1_lanes::{Backend, Check, Verdict, Verifier};
+use secp256k1_lanes::{BATCH, Backend, Check, Verdict, Verifier};
 
 /// Verifies a batch, and fails where libsecp256k1 says something else. Gives back how many hold.
 fn count_valid(
@@ -100,6 +100,60 @@ fn alike(count: usize, dice: &mut Rng) -> Vec<SecretKey> {
     // The last slot: the search goes on with the first one.
     let keys = std::iter::repeat_with(|| dice.secret()).filter(|key| end(key) == 1023);
     keys.take(count).collect()
+}
+
+/// Checks in random order: so many of each key, and the rest of keys of their own.
+fn with_counts(counts: &[usize], size: usize, dice: &mut Rng) -> Vec<Check> {
+    let mut batch = Vec::new();
+    for &count in counts {
+        let secret = dice.secret();
+        batch.extend((0..count).map(|_| valid_of(kind(dice), &secret, dice)));
+    }
+    while batch.len() < size {
+        batch.push(valid(kind(dice), dice));
+    }
+    for last in (1..batch.len()).rev() {
+        batch.swap(last, dice.below(last + 1));
+    }
+    for check in &mut batch {
+        match dice.below(6) {
+            0 => *check = broken(check, dice),
+            1 => check.key[0] ^= 1,
+            _ => {}
+        }
+    }
+    batch
+}
+
+/// Every number of repeats from 1 to 256, and many mixes of them.
+#[test]
+fn keys_that_repeat_in_every_mix() {
+    let secp = Secp256k1::verification_only();
+    let mut dice = Rng(42);
+    let mut verdicts = Vec::new();
+    let mut mixes: Vec<Vec<usize>> = (1..=BATCH).step_by(9).map(|count| vec![count]).collect();
+    mixes.extend([2, 3, 4, 5, 8, 16, 32, 64, 128].map(|count| vec![count; BATCH / count]));
+    mixes.extend((0..20).map(|_| {
+        let largest = [2, 3, 8, 40, 256][dice.below(5)];
+        let (mut counts, mut left) = (Vec::new(), 1 + dice.below(BATCH));
+        while left > 0 {
+            let count = (1 + dice.below(largest)).min(left);
+            counts.push(count);
+            left -= count;
+        }
+        counts
+    }));
+    for counts in &mixes {
+        let repeats: usize = counts.iter().sum();
+        let size = repeats.max(1 + dice.below(BATCH));
+        let batch = with_counts(counts, size, &mut dice);
+        for backend in backends() {
+            // One lane computes what the others do.
+            if backend.is_fast() || dice.once_in(6) {
+                count_valid(&mut Verifier::with_backend(backend), &secp, &batch, &mut verdicts);
+            }
+        }
+    }
 }
 
 /// Keys that many checks have: each of every kind, and some that are no points.

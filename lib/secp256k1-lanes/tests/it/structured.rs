@@ -5,13 +5,16 @@
 mod comparison;
 
 use crate::common::known::{Point, key};
-use crate::common::model::{GENERATOR_WIDTH, Halves, POINT_WIDTH, STRIDE, Schedule, Step};
+use crate::common::model::{
+    BLOCK_BITS, BLOCK_POSITIONS, BLOCKS, GENERATOR_WIDTH, HALF_BITS, Halves, POINT_WIDTH, POSITIONS, Road, STRIDE,
+    Schedule, Step, power_of_two,
+};
 use crate::common::scalar::Scalar;
 use crate::common::{Rng, backends, broken, challenge, hex, multiply, parts};
 use comparison::{Comparison, alone, among_others};
 use num_bigint::{BigInt, BigUint};
 use secp256k1::{PublicKey, Secp256k1};
-use secp256k1_lanes::{Check, Kind, Verdict};
+use secp256k1_lanes::{Check, Kind, Verdict, Verifier};
 use std::collections::HashMap;
 
 const N: &str = "FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141";
@@ -158,11 +161,20 @@ fn tweaked(internal: &[u8; 32], tweak: Scalar, output: &[u8; 32], is_odd: bool) 
     }
 }
 
-/// Keys that are small multiples of G, of -G, and of lambda G.
+/// G and -G times 2 to the distance of each block of the comb, and between those, and lambda times
+/// the same.
+fn blocks() -> Vec<Scalar> {
+    let blocks = (1..2 * BLOCKS).map(|halves| power_of_two(halves * BLOCK_BITS / 2));
+    let turned = blocks.flat_map(|d| [d, d * Scalar::LAMBDA]);
+    turned.flat_map(|d| [d, -d]).collect()
+}
+
+/// Keys that are small multiples of G, of -G, and of lambda G, or multiples by the distances of
+/// blocks.
 fn small_keys(cases: &mut Cases, dice: &mut Rng) {
     let small = (1..=24).flat_map(|d| [d, -d]).map(Scalar::small);
     let turned = (1..=4).flat_map(|d| [d, -d]).map(|d| Scalar::small(d) * Scalar::LAMBDA);
-    for d in small.chain(turned) {
+    for d in small.chain(turned).chain(blocks()) {
         for message in ends().into_iter().chain([dice.bytes()]) {
             for check in [
                 cases.sign(d, dice.scalar(), message),
@@ -204,6 +216,49 @@ fn built(cases: &mut Cases, dice: &mut Rng) {
             let check = cases.sign_schnorr(d, k, dice.bytes());
             cases.add(check);
             let check = cases.tweak(d, k - d, dice);
+            cases.add(check);
+        }
+    }
+}
+
+/// A scalar whose digits are equal within each block: the lowest there are, or the highest.
+fn patterned(dice: &mut Rng) -> Scalar {
+    let mut half = || {
+        let mut digit = BigInt::from(0);
+        (0..POSITIONS).fold(BigInt::from(0), |sum, position| {
+            if position.is_multiple_of(BLOCK_POSITIONS) {
+                digit = BigInt::from([-31, -1, 1, 31][dice.below(4)]);
+            }
+            sum + (&digit << (position * POINT_WIDTH))
+        })
+    };
+    Halves([half(), half()]).scalar()
+}
+
+/// Scalars whose blocks have equal digits, or only zeros, and keys for which blocks of G are blocks
+/// of P.
+fn equal_digits(cases: &mut Cases, dice: &mut Rng) {
+    let keys = [Scalar::ONE, -Scalar::ONE, Scalar::LAMBDA, dice.scalar()];
+    for d in keys.into_iter().chain(blocks()) {
+        for case in 0..24 {
+            let zeros = |scalar: Scalar, dice: &mut Rng| {
+                let from = dice.below(HALF_BITS / 8);
+                let mut bytes = scalar.bytes();
+                bytes[from..(from + BLOCK_BITS / 8).min(32)].fill(0);
+                Scalar::from_bytes(&bytes)
+            };
+            let (u1, u2) = match case % 4 {
+                0 => (patterned(dice), patterned(dice)),
+                1 => (dice.scalar(), patterned(dice)),
+                2 => (zeros(dice.scalar(), dice), zeros(dice.scalar(), dice)),
+                _ => {
+                    let u2 = patterned(dice);
+                    ([u2, -u2][dice.below(2)], u2)
+                }
+            };
+            let check = cases.built(u1, u2, d, dice);
+            cases.add(check);
+            let check = cases.tweak(d, u1, dice);
             cases.add(check);
         }
     }
@@ -378,13 +433,13 @@ fn coordinates_at_ends(cases: &mut Cases, dice: &mut Rng) {
 }
 
 /// Keys for which a given step of the schedule adds equal or opposite points, for random scalars.
-fn special_keys(cases: &mut Cases, dice: &mut Rng) {
-    for step in Step::all() {
+fn special_keys(road: Road, cases: &mut Cases, dice: &mut Rng) {
+    for step in Step::all(road).filter(|step| step.depends_on_key()) {
         for are_opposite in [false, true] {
             // Until s is low: if not, the lanes see other scalars, -u1 and -u2.
             loop {
                 let (u1, u2) = (dice.scalar(), dice.scalar());
-                let d = Schedule::new(u1, u2).special_log(step, are_opposite);
+                let d = Schedule::new(road, u1, u2).special_log(step, are_opposite);
                 let check = cases.built(u1, u2, d, dice);
                 let (seen_u1, seen_u2, _) = parts(&check).unwrap();
                 if (seen_u1, seen_u2) == (u1, u2) {
@@ -395,7 +450,7 @@ fn special_keys(cases: &mut Cases, dice: &mut Rng) {
             // Until the key has an even y: if not, the lanes see -d.
             loop {
                 let tweak = dice.scalar();
-                let d = Schedule::new(tweak, Scalar::ONE).special_log(step, are_opposite);
+                let d = Schedule::new(road, tweak, Scalar::ONE).special_log(step, are_opposite);
                 if cases.points.point(d).even() == d {
                     let check = cases.tweak(d, tweak, dice);
                     cases.special.push((check, step));
@@ -495,7 +550,7 @@ fn compare(title: &str, make: impl Fn(&mut Cases, &mut Rng)) {
         let [left, all] = comparison.print(&format!("{title}, {backend:?}"));
         assert_eq!(all, checks.len());
         assert!(left <= all / 20, "{title}: lanes leave {left} of {all} to others");
-        among_others(backend, &checks, &verdicts, together);
+        among_others(backend, &checks, &verdicts, together, &comparison);
 
         if special.is_empty() {
             continue;
@@ -512,8 +567,8 @@ fn compare(title: &str, make: impl Fn(&mut Cases, &mut Rng)) {
         }
         comparison.print(&format!("{title}, {backend:?}, special"));
         // One at a time, then many in one batch.
-        among_others(backend, &checks, &verdicts, 1);
-        among_others(backend, &checks, &verdicts, 64);
+        among_others(backend, &checks, &verdicts, 1, &comparison);
+        among_others(backend, &checks, &verdicts, 64, &comparison);
     }
 }
 
@@ -525,6 +580,11 @@ fn keys_that_are_small_multiples() {
 #[test]
 fn scalars_that_are_related() {
     compare("built", built);
+}
+
+#[test]
+fn blocks_of_equal_digits() {
+    compare("equal digits", equal_digits);
 }
 
 #[test]
@@ -544,6 +604,40 @@ fn coordinates_at_the_ends_of_their_ranges() {
 
 #[test]
 fn steps_that_add_equal_or_opposite_points() {
-    compare("special keys", special_keys);
+    compare("special keys", |cases, dice| special_keys(Road::Plain, cases, dice));
     compare("special digits", special_digits);
+}
+
+/// The same for keys that repeat: all checks of a batch have one key, and take the comb.
+#[test]
+fn steps_of_the_comb_that_add_equal_or_opposite_points() {
+    // Whole groups on each backend.
+    const TOGETHER: usize = 64;
+    let (mut cases, mut dice) = (Cases::default(), Rng(SEED));
+    special_keys(Road::Comb, &mut cases, &mut dice);
+    let special = std::mem::take(&mut cases.special);
+    let other = |(check, _): &(Check, Step)| {
+        let d = cases.points.logs[&check.key];
+        cases.built(dice.scalar(), dice.scalar(), d, &mut dice)
+    };
+    let others: Vec<Check> = special.iter().map(other).collect();
+    let comparison = Comparison::new(cases.points);
+    let mut verdicts = Vec::new();
+    for backend in backends() {
+        let share = if backend.is_fast() { 1 } else { 5 };
+        let mut verifier = Verifier::with_backend(backend);
+        for ((special, step), other) in special.iter().zip(&others).step_by(share) {
+            let mut checks = [*special; TOGETHER];
+            (checks[7], checks[40]) = (*other, *other);
+            verifier.verify(&checks, &mut verdicts);
+            for (check, verdict) in checks.iter().zip(&verdicts) {
+                comparison.compare(backend, check, Road::Comb, *verdict);
+                assert_eq!(
+                    *verdict == Verdict::CannotTell,
+                    check == special,
+                    "{backend:?}, {step:?}: {check:?}"
+                );
+            }
+        }
+    }
 }
