@@ -290,7 +290,8 @@ impl FoundPositions {
             file.write_all_at(entries, store.end).map_err(store.error())?;
             store.end += entries.len() as u64;
         }
-        Ok(())
+        // Who follows a node searches its last file again and again.
+        self.compact()
     }
 
     /// Writes the file anew where most of it no longer counts.
@@ -606,6 +607,43 @@ mod tests {
         let begun = folder.begin_later(&positions);
         note(&mut positions, begun, &found[..1]);
         assert_eq!(folder.begin(&folder.open()).unwrap(), found[..1]);
+    }
+
+    /// A reader gets what is appended, and all of a file that is written anew.
+    #[test]
+    fn a_reader_goes_on_where_it_was() {
+        let folder = Folder::new();
+        let mut positions = folder.open();
+        let mut reader = PositionsReader::new(folder.path());
+        let found = |reader: &mut PositionsReader| reader.read().unwrap().searches.len();
+        assert_eq!(found(&mut reader), 0);
+        let write = |positions: &mut FoundPositions, name: &str, count: u64| {
+            let mut begun = positions.begin(&folder.files, 0).unwrap();
+            begun.path = folder.directory.path().join("blocks").join(name);
+            std::fs::write(&begun.path, []).unwrap();
+            let records: Vec<_> = (0..count).map(record).collect();
+            let mut entries = Vec::new();
+            positions.note(begun, &records, (ScanDepth::Lengths, false), &mut entries);
+            positions.write(&entries).unwrap();
+        };
+        write(&mut positions, "one", 1);
+        assert_eq!(found(&mut reader), 1);
+        reader.forget_known(|_| true);
+        write(&mut positions, "two", 2);
+        assert_eq!(found(&mut reader), 1);
+        // What some block of is not known stays.
+        reader.forget_known(|_| false);
+        assert_eq!(found(&mut reader), 1);
+        reader.forget_known(|_| true);
+        let length = || std::fs::metadata(folder.path()).unwrap().len();
+        // The last search of a file counts, so the file is written anew in time.
+        let before = length();
+        for _ in 0..40 {
+            write(&mut positions, "three", 1_000);
+        }
+        assert!(length() < before + 3 * (GARBAGE_MAX + 100_000), "{}", length());
+        assert_eq!(found(&mut reader), 3);
+        assert_eq!(folder.open().searches.len(), 3);
     }
 
     /// Readers have the records of a file with damage, and the next run searches it again.

@@ -125,7 +125,9 @@ fn copies_that_are_found_again_came_before() {
         let genesis = index.genesis();
         let [left, right] = [0, 1].map(|mark| child(&mut index, genesis, mark));
         let found = [(left, at(0)), (left, at(1)), (right, at(2))];
-        found.map(|(id, position)| index.receive(id, position));
+        for (id, position) in found {
+            index.receive(id, position);
+        }
         assert_eq!(index.forget_files(|file| file == POSITION.file), [left, right]);
         for (id, position) in order.map(|number| found[number]) {
             index.receive(id, position);
