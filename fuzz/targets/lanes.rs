@@ -1,8 +1,9 @@
 //! The input describes signature checks, mostly valid ones, and changes to them.
 //!
-//! Checked: one lane, the fastest backend of this machine and AVX2 give the same verdicts. The
-//! first check has the same verdict alone and in the batch. Every verdict is libsecp256k1's or
-//! "cannot tell". An unchanged check is valid.
+//! Checked: every verdict is libsecp256k1's or "cannot tell", of one lane, the fastest backend of
+//! this machine and AVX2. If no key repeats, all give the same verdicts, and the first check has the
+//! same verdict alone and in the batch. If keys repeat, backends differ in which checks take the
+//! comb, and its special cases are others. An unchanged check is valid.
 //!
 //! Scalars may be small, negative or powers of two, so that the lanes meet their special cases.
 
@@ -12,9 +13,13 @@ use blockmill_fuzz::input::Input;
 use libfuzzer_sys::fuzz_target;
 use secp256k1::{Keypair, Message, Parity, PublicKey, SECP256K1, Scalar, SecretKey, XOnlyPublicKey, ecdsa, schnorr};
 use secp256k1_lanes::{Backend, Check, Kind, Verdict, Verifier};
+use std::collections::HashSet;
 
 /// Most checks of an input: a few more than 32, which fill all lanes.
 const CHECKS_MAX: usize = 40;
+
+/// How often each check is in the batch in which all keys repeat.
+const REPEATS: usize = 4;
 
 /// Numbers at the ends of ranges: n, p, half of n, p - n, and all ones.
 const ENDS: [[u64; 4]; 5] = [
@@ -242,20 +247,35 @@ fn run(data: &[u8]) {
         checks.push(check);
         expected.push(if holds { Verdict::Valid } else { Verdict::Invalid });
     }
+    let agree = |backend: Backend, checks: &[Check], verdicts: &[Verdict]| {
+        assert_eq!(verdicts.len(), checks.len());
+        for ((check, verdict), expected) in checks.iter().zip(verdicts).zip(expected.iter().cycle()) {
+            let agrees = [*expected, Verdict::CannotTell].contains(verdict);
+            assert!(agrees, "{backend:?}: {verdict:?} instead of {expected:?}: {check:?}");
+        }
+    };
+    let keys: HashSet<&[u8]> = checks.iter().map(|check| &check.key[1..]).collect();
+    let are_distinct = keys.len() == checks.len();
+    let repeated = checks.repeat(REPEATS);
     VERIFIERS.with_borrow_mut(|[portable, vectors @ ..]| {
         let (mut verdicts, mut others) = (Vec::new(), Vec::new());
         portable.verify(&checks, &mut verdicts);
+        agree(portable.backend(), &checks, &verdicts);
         for vector in vectors {
             vector.verify(&checks, &mut others);
-            assert_eq!(verdicts, others, "{:?}: {checks:?}", vector.backend());
-        }
-        assert_eq!(verdicts.len(), checks.len());
-        for ((check, verdict), expected) in checks.iter().zip(&verdicts).zip(&expected) {
-            let agrees = [*expected, Verdict::CannotTell].contains(verdict);
-            assert!(agrees, "{verdict:?} instead of {expected:?}: {check:?}");
+            agree(vector.backend(), &checks, &others);
+            assert!(
+                !are_distinct || verdicts == others,
+                "{:?}: {checks:?}",
+                vector.backend()
+            );
+            vector.verify(&repeated, &mut others);
+            agree(vector.backend(), &repeated, &others);
         }
         // The first check alone.
-        if let [first, _, ..] = &checks[..] {
+        if let [first, _, ..] = &checks[..]
+            && are_distinct
+        {
             portable.verify(&[*first], &mut others);
             assert_eq!(others, verdicts[..1], "{first:?}");
         }

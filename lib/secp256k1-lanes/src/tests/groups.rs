@@ -11,7 +11,7 @@ use crate::curve::{BETA, Curve, GENERATOR_ENTRIES};
 use crate::field::Fe;
 use crate::multiply::{Halves, SIDE_BY_SIDE, Workspace};
 use crate::number::Number;
-use crate::point::Affine;
+use crate::point::{Affine, Jacobian};
 use crate::scalar::{HALF_BITS, Half};
 use crate::word::{Mask, Row, Word};
 
@@ -128,13 +128,9 @@ impl Group {
     /// Computes u1 G + u2 P for many (u1, u2, d), where P is d G. Returns how many results were
     /// certain, of those without the comb and those on it.
     fn check<W: Word>(&self, cases: &[[u64; 3]], dice: &mut Rng) -> [usize; 2] {
-        [false, true].map(|on_comb| self.check_either::<W>(cases, on_comb, dice))
-    }
-
-    fn check_either<W: Word>(&self, cases: &[[u64; 3]], on_comb: bool, dice: &mut Rng) -> usize {
         let curve = self.curve();
         let mut workspace = Workspace::<W>::default();
-        let mut certain = 0;
+        let mut certain = [0; 2];
         for group in cases.chunks(SIDE_BY_SIDE * W::LANES * 4) {
             let words = group.len().div_ceil(W::LANES).next_multiple_of(SIDE_BY_SIDE);
             let mut points = Vec::new();
@@ -159,39 +155,47 @@ impl Group {
                     point: [Half::from_numbers(&digits[2]), Half::from_numbers(&digits[3])],
                 });
             }
-            let mut of_tables = vec![W::Mask::from_bits(0); words];
-            let mut comb = Comb::default();
-            if on_comb {
-                (comb.key_words, comb.check_words) = (words, words);
-            }
-            W::vectorize(|| comb.append_points(&mut points, &mut of_tables));
-            workspace.make_tables(&points, &mut of_tables);
-            let mut unsure = vec![W::Mask::from_bits(0); words];
-            for of_tables in of_tables.chunks(words) {
-                for (unsure, of_tables) in unsure.iter_mut().zip(of_tables) {
-                    *unsure = unsure.or(*of_tables);
-                }
-            }
             // A table for each lane.
             let numbers = |word: usize| std::array::from_fn(|lane| (word * W::LANES + lane) as u64);
             let tables: Vec<W> = (0..words).map(|word| W::from_lanes(&numbers(word))).collect();
-            workspace.multiply(&curve, &comb, &tables, &halves, &mut unsure);
-            for (number, [u1, u2, d]) in group.iter().enumerate() {
-                let (word, lane) = (number / W::LANES, number % W::LANES);
-                let point = &workspace.points[word];
-                let z = point.z.clear();
-                let infinite = z.is_zero().or(unsure[word]);
-                if infinite.bits() >> lane & 1 == 1 {
-                    continue;
+            for (on_comb, certain) in [0, words].into_iter().zip(&mut certain) {
+                let mut comb = Comb::default();
+                (comb.key_words, comb.check_words) = (on_comb, on_comb);
+                let mut of_tables = vec![W::Mask::from_bits(0); words];
+                W::vectorize(|| comb.append_points(&mut points, &mut of_tables));
+                workspace.make_tables(&points, &mut of_tables);
+                let mut unsure = vec![W::Mask::from_bits(0); words];
+                // The tables of all blocks.
+                for of_tables in of_tables.chunks(words) {
+                    for (unsure, of_tables) in unsure.iter_mut().zip(of_tables) {
+                        *unsure = unsure.or(*of_tables);
+                    }
                 }
-                let expected = self.multiple(u1 + u2 * d);
-                let [x, y] = expected.unwrap_or_else(|| panic!("{u1} G + {u2} * {d} G is infinity"));
-                let zz = z.square();
-                let right_x = Fe::broadcast(x).mul(&zz).sub(&point.x).is_zero();
-                let right_y = Fe::broadcast(y).mul(&zz.mul(&z)).sub(&point.y).is_zero();
-                assert!(right_x.and(right_y).bits() >> lane & 1 == 1, "{u1} G + {u2} * {d} G");
-                certain += 1;
+                workspace.multiply(&curve, &comb, &tables, &halves, &mut unsure);
+                *certain += self.count_certain(group, &workspace.points, &unsure);
             }
+        }
+        certain
+    }
+
+    /// How many results are certain. Those must be right.
+    fn count_certain<W: Word>(&self, group: &[[u64; 3]], points: &[Jacobian<W>], unsure: &[W::Mask]) -> usize {
+        let mut certain = 0;
+        for (number, [u1, u2, d]) in group.iter().enumerate() {
+            let (word, lane) = (number / W::LANES, number % W::LANES);
+            let point = &points[word];
+            let z = point.z.clear();
+            let infinite = z.is_zero().or(unsure[word]);
+            if infinite.bits() >> lane & 1 == 1 {
+                continue;
+            }
+            let expected = self.multiple(u1 + u2 * d);
+            let [x, y] = expected.unwrap_or_else(|| panic!("{u1} G + {u2} * {d} G is infinity"));
+            let zz = z.square();
+            let right_x = Fe::broadcast(x).mul(&zz).sub(&point.x).is_zero();
+            let right_y = Fe::broadcast(y).mul(&zz.mul(&z)).sub(&point.y).is_zero();
+            assert!(right_x.and(right_y).bits() >> lane & 1 == 1, "{u1} G + {u2} * {d} G");
+            certain += 1;
         }
         certain
     }
