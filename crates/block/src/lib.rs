@@ -44,6 +44,12 @@
 //! The feature `bitcoin` adds the module `rust_bitcoin`: conversions from and to the types of
 //! rust-bitcoin.
 
+#[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
+compile_error!(
+    "Blockmill is made for 64-bit little-endian processors, as x86-64 and ARM64: lengths of files fit \
+     a usize there, and nothing is tested on others"
+);
+
 pub mod block;
 pub mod coin;
 mod coin_list;

@@ -1,18 +1,17 @@
 //! Input that is read once, from a file, a pipe or standard input, until somebody asks to stop.
 //!
 //! A read of a pipe waits for its writer, and so does the open of a FIFO. Here the open does not
-//! wait, and each read waits only until the flag is set.
+//! wait, and each read waits only until the flag is set. Elsewhere than on Linux the open of a FIFO
+//! waits: without a writer its first read would say that this is the end.
 
 use crate::FileError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,7 +66,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Opens a file or a pipe. It waits for nobody. Setting `stop` ends all reads.
+    /// Opens a file or a pipe. On Linux it waits for nobody. Setting `stop` ends all reads.
     ///
     /// # Errors
     /// [`FileError::Io`].
@@ -77,8 +76,7 @@ impl Input {
             // Opened by its name it would be read from the start, and a socket could not be opened.
             io::stdin().as_fd().try_clone_to_owned().map(File::from)
         } else {
-            let nonblocking = OFlags::NONBLOCK.bits() as i32;
-            File::options().read(true).custom_flags(nonblocking).open(path)
+            open_file(path)
         };
         let file = file.map_err(failed)?;
         let metadata = file.metadata().map_err(FileError::io(path))?;
@@ -125,6 +123,18 @@ impl Input {
     }
 }
 
+#[cfg(target_os = "linux")]
+fn open_file(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    File::options().read(true).custom_flags(nonblocking).open(path)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_file(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
 impl Read for &Input {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
@@ -147,14 +157,14 @@ impl Read for Input {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use crate::make_fifo;
     use std::io::Write;
     use std::thread::{scope, sleep};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     fn fifo(directory: &Path) -> PathBuf {
         let path = directory.join("fifo");
-        mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        make_fifo(&path);
         path
     }
 
@@ -166,8 +176,6 @@ mod tests {
     fn a_pipe_is_read_to_its_end() {
         let directory = tempfile::tempdir().unwrap();
         let path = fifo(directory.path());
-        let mut input = open(&path);
-        assert_eq!(input.length(), 0);
         let wanted: Vec<u8> = (0..300_000_u32).map(|number| number as u8).collect();
         scope(|scope| {
             scope.spawn(|| {
@@ -179,6 +187,8 @@ mod tests {
                     writer.write_all(part).unwrap();
                 }
             });
+            let mut input = open(&path);
+            assert_eq!(input.length(), 0);
             let mut read = Vec::new();
             input.read_to_end(&mut read).unwrap();
             assert!(read == wanted, "{} bytes", read.len());
@@ -187,7 +197,9 @@ mod tests {
 
     /// Whether a writer is there or not, and has written or not.
     #[test]
+    #[cfg(target_os = "linux")]
     fn a_read_that_waits_is_stopped() {
+        use std::time::Instant;
         let directory = tempfile::tempdir().unwrap();
         let path = fifo(directory.path());
         let input = open(&path);

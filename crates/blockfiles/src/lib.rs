@@ -200,6 +200,13 @@ pub fn is_there(path: &Path) -> Result<bool, FileError> {
     }
 }
 
+/// Makes a pipe with a name.
+#[cfg(test)]
+fn make_fifo(path: &Path) {
+    let status = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(status.success(), "{status}");
+}
+
 /// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -541,14 +541,7 @@ mod tests {
         std::fs::create_dir(path.join("blk00001.dat")).unwrap();
         std::os::unix::fs::symlink(path.join("nowhere"), path.join("blk00002.dat")).unwrap();
         let fifo = path.join("blk00003.dat");
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &fifo,
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::RUSR,
-            0,
-        )
-        .unwrap();
+        crate::make_fifo(&fifo);
         let mut files = BlockFiles::new();
         assert_eq!(files.add(path).unwrap(), [0]);
         assert_eq!(files.skipped().len(), 3);

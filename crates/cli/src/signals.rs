@@ -6,6 +6,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 use std::ffi::c_int;
 use std::io::{self, Read};
+use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Once};
@@ -49,11 +50,9 @@ pub(crate) fn end_at_once() -> io::Result<()> {
 /// Has a thread answer the first signal. Returns a flag that this signal sets.
 fn on_first(answer: impl FnOnce(c_int) + Send + 'static) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let ignored = ignored();
     let (mut woken, wake) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // The first bit is that of signal 1.
-        if ignored >> (signal - 1) & 1 == 1 {
+        if is_ignored(signal) {
             continue;
         }
         // It runs before the flag is set below, so the first signal finds it clear.
@@ -86,10 +85,15 @@ fn name(signal: c_int) -> &'static str {
     low_level::signal_name(signal).unwrap_or("a signal")
 }
 
-/// The signals that are ignored, a bit for each; none where the system does not say.
-fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0)
+/// Whether a signal is ignored.
+#[expect(unsafe_code, reason = "what a signal does has no safe wrapper")]
+fn is_ignored(signal: c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action the call changes nothing. It writes the action of now to
+    // `action`, which outlives the call. All zeros are an action, too, if it fails.
+    let action = unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
 }

@@ -13,6 +13,19 @@ pub fn prefetch<T>(target: &T) {
             _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(target).cast());
         }
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    {
+        #[expect(unsafe_code, reason = "the instruction has no safe form")]
+        // SAFETY: every ARM64 processor has the instruction. It neither faults nor changes
+        // anything, whatever the address.
+        unsafe {
+            std::arch::asm!(
+                "prfm pldl1keep, [{address}]",
+                address = in(reg) std::ptr::from_ref(target),
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = target;
 }

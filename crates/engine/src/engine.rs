@@ -303,5 +303,5 @@ fn check_genesis<V: ScriptVerifier + 'static>(pipeline: &Pipeline<V>, run: &mut 
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(blockmill_without_kernel)))]
 mod tests;

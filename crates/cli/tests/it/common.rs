@@ -69,9 +69,26 @@ impl Run {
     }
 }
 
+/// The variable with the emulator of a processor that this machine has not, and its arguments.
+const EMULATOR: &str = "BLOCKMILL_TEST_EMULATOR";
+
 /// The command, without arguments.
 pub(crate) fn blockmill() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_blockmill"))
+    let program = env!("CARGO_BIN_EXE_blockmill");
+    let Ok(emulator) = std::env::var(EMULATOR) else {
+        return Command::new(program);
+    };
+    let mut words = emulator.split_whitespace();
+    let mut command = Command::new(words.next().expect("an emulator"));
+    command.args(words).arg(program);
+    command
+}
+
+/// Fails if something took longer than it may. An emulator may take any time.
+#[track_caller]
+pub(crate) fn check_seconds(seconds: f64, most: f64) {
+    let is_emulated = std::env::var_os(EMULATOR).is_some();
+    assert!(is_emulated || seconds < most, "{seconds} seconds");
 }
 
 pub(crate) fn run(command: &mut Command) -> Run {
@@ -88,8 +105,13 @@ pub(crate) fn without_fast_lanes(command: &mut Command) -> &mut Command {
     command.env(BACKEND, "portable")
 }
 
-/// Whether lanes are fast on this machine.
+/// Whether this machine has lanes that are faster than libsecp256k1, or may be so.
 pub(crate) fn has_fast_lanes() -> bool {
+    secp256k1_lanes::Backend::detect() != secp256k1_lanes::Backend::Portable
+}
+
+/// Whether lanes are faster for certain. Those of NEON are where a run measures them to be.
+pub(crate) fn has_surely_fast_lanes() -> bool {
     secp256k1_lanes::Backend::detect().is_fast()
 }
 
@@ -182,6 +204,12 @@ pub(crate) fn stats(data: &Path) -> Value {
     run(blockmill().arg("stats").arg("--data").arg(data).arg("--json"))
         .ends_with(0)
         .json()
+}
+
+/// Makes a pipe with a name.
+pub(crate) fn make_fifo(path: &Path) {
+    let status = Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(status.success(), "{status}");
 }
 
 /// A file or folder of `../shared/data`; none, with a message, where it is absent.

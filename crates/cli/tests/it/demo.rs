@@ -1,6 +1,8 @@
 //! `demo`: the first thing a newcomer runs.
 
-use crate::common::{Run, Scratch, blockmill, has_fast_lanes, run, stats, without_fast_lanes};
+use crate::common::{
+    Run, Scratch, blockmill, check_seconds, has_fast_lanes, has_surely_fast_lanes, run, stats, without_fast_lanes,
+};
 use std::path::Path;
 
 const SECONDS_MAX: f64 = 60.0;
@@ -33,7 +35,8 @@ fn check_signatures(text: &str, fast_lanes: bool, blocks: u64) {
     let (in_lanes, by_kernel) = (count("in lanes"), count("by libsecp256k1"));
     if fast_lanes {
         assert_eq!(heights, format!("lanes for heights 1 to {blocks}"));
-        assert!(in_lanes > 1000 && by_kernel < in_lanes / 10, "{text}");
+        let most = in_lanes > 1000 && by_kernel < in_lanes / 10;
+        assert!(most || !has_surely_fast_lanes(), "{text}");
     } else {
         assert_eq!(
             heights,
@@ -44,7 +47,7 @@ fn check_signatures(text: &str, fast_lanes: bool, blocks: u64) {
 }
 
 fn check_table(demo: &Run, fast_lanes: bool) {
-    assert!(demo.seconds < SECONDS_MAX, "{} seconds", demo.seconds);
+    check_seconds(demo.seconds, SECONDS_MAX);
     let blocks = number(demo, "blocks");
     assert!(blocks > 100, "{blocks} blocks: nothing could be spent");
     assert!(number(demo, "transactions") > blocks);

@@ -1,8 +1,7 @@
 //! A signal in the midst of what takes long: it ends soon, says so, and leaves nothing half done.
 //! `connect` ends with status 0, since what it did is kept, all others with 128 and the signal.
 
-use crate::common::{self, Run, Scratch, blockmill, generate_command, load_command, run};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use crate::common::{self, Run, Scratch, blockmill, generate_command, load_command, make_fifo, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -251,7 +250,7 @@ fn a_signal_that_is_ignored_stays_so() {
 /// A FIFO of which nobody is the writer.
 fn fifo(scratch: &Scratch, name: &str) -> PathBuf {
     let path = scratch.join(name);
-    mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    make_fifo(&path);
     path
 }
 
@@ -376,7 +375,7 @@ fn a_pipe_in_a_data_directory_is_refused() {
     ] {
         let (file, kept) = (data.join(name), scratch.join("kept"));
         std::fs::rename(&file, &kept).unwrap();
-        mknodat(CWD, &file, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        make_fifo(&file);
         for arguments in commands {
             let mut command = Command::new("timeout");
             command.args(["--signal=KILL", "20"]).arg(blockmill().get_program());

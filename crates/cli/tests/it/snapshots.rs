@@ -2,7 +2,8 @@
 //! and validation goes on from there.
 
 use crate::common::{
-    Rng, Scratch, blockmill, connect, generate_command, load_command, manifest, on_threads, run, shared_data, stats,
+    Rng, Scratch, blockmill, connect, generate_command, load_command, make_fifo, manifest, on_threads, run,
+    shared_data, stats,
 };
 use std::path::Path;
 use std::process::Command;
@@ -213,8 +214,7 @@ fn a_snapshot_comes_through_a_pipe() {
     run(&mut dump(&data, &file)).ends_with(0);
     let hash = stats(&data)["hash_serialized_3"].as_str().unwrap().to_owned();
     let fifo = scratch.join("fifo");
-    let mode = rustix::fs::Mode::from_raw_mode(0o600);
-    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    make_fifo(&fifo);
     let loaded = scratch.join("loaded");
     // The first one is refused, and leaves no directory.
     for (hash, status) in [("00".repeat(32), 3), (hash, 0)] {

@@ -68,11 +68,16 @@ fn the_fastest_way_is_found_each_time() {
         done.store(true, Relaxed);
         (found, milliseconds)
     });
-    // The order of the backends is that of their speed on all processors that were measured.
+    // The order of the backends is that of their speed on all processors that were measured. None
+    // with NEON was, and its lanes may be faster than libsecp256k1 or not.
     let expected = fast_backends().next().map_or(Way::OneByOne, Way::Lanes);
+    let is_known = !Backend::Neon.is_available();
     for speeds in &found {
-        assert_eq!(speeds.fastest(), expected, "{speeds:?}");
-        assert_eq!(speeds.ways().len(), fast_backends().count() + 1);
+        assert!(!is_known || speeds.fastest() == expected, "{speeds:?}");
+        assert_eq!(
+            speeds.ways().len(),
+            fast_backends().count() + usize::from(!is_known) + 1
+        );
         assert!(speeds.ways().is_sorted_by_key(|speed| speed.time));
     }
     assert!(milliseconds < 15.0, "{milliseconds} ms");
