@@ -214,8 +214,11 @@ ARM64_LEFT_OUT += --skip the_fastest_way_is_found_each_time --skip long_texts_ar
 ARM64_LEFT_OUT += $(addprefix --skip ,faults:: damage:: model:: soak::)
 # Of the engine's tests these. The others make hundreds of chains, or take a minute each: power_cuts,
 # windows, growing_files, changing_files, failing_store, fetching, chain_blocks, invalid_branches,
-# resume, stops, snapshots, past and positions, and the lanes' runs of them. kills-it starts itself.
-ARM64_ENGINE := --test engine-it -- assume_valid:: conformance:: doctor:: the_lanes_are_in_use
+# reorganise, resume, stops, snapshots, past and positions, and the lanes' runs of them. kills-it starts
+# its own program, which the kernel of this machine does not run.
+ARM64_ENGINE := --test engine-it -- assume_valid:: conformance:: doctor:: ties:: the_lanes_are_in_use
+# Of the command's, those that say the most for their minutes.
+ARM64_CLI := --test cli-it -- demo::it_leaves_no_files real_chains::mainnet real_chains::testnet3 conformance::with_each_way
 # Fewer cases of what has random ones.
 ARM64_SHORT := BLOCKMILL_TEST_LANES_DIFFERENTIAL=5000 BLOCKMILL_TEST_LANES_KNOWN=5000 BLOCKMILL_TEST_DEFERRAL=300 PROPTEST_CASES=16
 
@@ -223,7 +226,7 @@ arm64: export ARM64_KERNEL := $(ARM64_KERNEL)
 arm64: arm64-deps fetch
 	$(ARM64_SHORT) tools/arm64 test $(ARM64_PACKAGES) $(ARM64_TARGETS) $(CARGO_FLAGS) -- $(ARM64_LEFT_OUT)
 	tools/arm64 test $(ARM64_PACKAGES) $(CARGO_FLAGS) $(ARM64_ENGINE)
-	BLOCKMILL_BACKEND=neon tools/arm64 test $(ARM64_PACKAGES) $(CARGO_FLAGS) $(SMALL_CLI)
+	BLOCKMILL_BACKEND=neon tools/arm64 test $(ARM64_PACKAGES) $(CARGO_FLAGS) $(ARM64_CLI)
 
 # Whether the command and the tests of its crates compile for macOS, on another machine: Rust is checked,
 # C and C++ are compiled. The compiler is that of `make dist`.
