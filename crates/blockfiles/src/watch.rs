@@ -198,7 +198,7 @@ mod tests {
         let folder = parent.path().join("blocks");
         fs::create_dir(&folder).unwrap();
         let stop = AtomicBool::new(false);
-        let mut watch = Watch::new(&[folder.clone()]);
+        let mut watch = Watch::new(std::slice::from_ref(&folder));
         fs::remove_dir(&folder).unwrap();
         assert_eq!(watch.wait(&stop), Woken::Told);
         fs::create_dir(&folder).unwrap();
