@@ -1,13 +1,14 @@
 //! Coins are added to a fingerprint: eight at a time, where the processor has lanes for that.
 
 use super::{
-    Element, Fingerprint, Fingerprinter, IMPOSSIBLE, OfTransaction, SCRIPT_SIZE_MAX, SCRIPT_START, VALUE_BITS, WORD,
-    WORDS_SHORT, third, word,
+    Fingerprint, Fingerprinter, IMPOSSIBLE, OfTransaction, SCRIPT_SIZE_MAX, SCRIPT_START, VALUE_BITS, WORD, third, word,
 };
 use blockmill_block::{CoinRef, OutPoint};
 
 #[cfg(target_arch = "x86_64")]
 use super::ifma::{Coins, LANES, Products};
+#[cfg(target_arch = "x86_64")]
+use super::{Element, WORDS_SHORT};
 
 /// Adds coins up.
 pub(crate) struct Adder<'f> {
