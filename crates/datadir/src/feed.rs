@@ -158,6 +158,25 @@ impl FeedChain {
 
 /// The blocks of a data directory after a cursor. An iterator over what the consumer is to be told;
 /// it ends with [`FeedEvent::Tip`], and goes on once [`look`](Self::look) has found more.
+///
+/// ```
+/// use blockmill_datadir::{Cursor, Feed, FeedError, FeedEvent};
+/// # use blockmill_coins::Tip;
+/// # use std::path::Path;
+///
+/// /// The sum of all fees up to the tip.
+/// fn fees(data: &Path) -> Result<(i64, Tip), FeedError> {
+///     let mut sum = 0;
+///     let mut feed = Feed::open(data, Cursor::Height(0))?;
+///     for event in &mut feed {
+///         // Only a cursor that has left the chain begins with blocks that are disconnected.
+///         if let FeedEvent::Connected(block) = event? {
+///             sum += block.transactions().filter_map(|spending| spending.fee()).sum::<i64>();
+///         }
+///     }
+///     Ok((sum, feed.cursor()))
+/// }
+/// ```
 pub struct Feed {
     chain: Arc<RwLock<FeedChain>>,
     cursor: Tip,

@@ -9,7 +9,7 @@ use blockmill_chaingen::bitcoin;
 use blockmill_chaingen::node_writer::{NodeSettings, NodeWriter};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, Tip, UtxoStats};
-use blockmill_engine::datadir::UtxoSet;
+use blockmill_engine::datadir::{Cursor, Feed, FeedEvent, UtxoSet};
 use blockmill_engine::{BlockChange, Event, Observer, Options};
 use std::path::Path;
 use std::sync::Arc;
@@ -122,6 +122,24 @@ fn wait_for(tip: BlockHash, said: &Receiver<Said>, chain: &mut Vec<BlockHash>) -
     }
 }
 
+/// Applies what a feed has to tell to a chain. Returns the tip.
+fn feed_to(feed: &mut Feed, chain: &mut Vec<BlockHash>) -> Tip {
+    let mut tip = None;
+    for event in feed {
+        assert_eq!(tip, None, "the tip comes last");
+        match event.unwrap() {
+            FeedEvent::Connected(block) => {
+                assert_eq!(block.height as usize, chain.len() + 1);
+                assert!(block.undo.fits(&block.block));
+                chain.push(block.block.hash());
+            }
+            FeedEvent::Disconnected(block) => assert_eq!(chain.pop(), Some(block.block.hash())),
+            FeedEvent::Tip(at) => tip = Some(at),
+        }
+    }
+    tip.expect("there is something to tell")
+}
+
 /// The next block of a chain, often with a transaction.
 fn grow(chain: &mut Chain, random: &mut Random) {
     let mut next = chain.next().header(|header| header.time += random.below(100) as u32);
@@ -148,6 +166,8 @@ fn a_thousand_blocks_with_reorganisations() {
     let mut slowest = Duration::ZERO;
     follow(&data, &folder, options(2, LARGE), |said| {
         wait_for(chain.hash(), said, &mut told);
+        let mut feed = Feed::open(&data, Cursor::Height(0)).unwrap();
+        let mut fed = Vec::new();
         let mut written = 0;
         while written < 1_000 {
             let depth = match random.below(12) {
@@ -166,6 +186,9 @@ fn a_thousand_blocks_with_reorganisations() {
             slowest = slowest.max(start.elapsed());
             let hashes: Vec<_> = chain.blocks[1..].iter().map(crate::common::hash_of).collect();
             assert_eq!(told, hashes);
+            assert!(feed.look().unwrap());
+            let at = feed_to(&mut feed, &mut fed);
+            assert_eq!((&fed, at.hash), (&told, chain.hash()));
             if random.one_in(40) {
                 // Durable: others see it.
                 assert_eq!(set_in(&data), figures_of(&chain));
