@@ -133,7 +133,7 @@ dist: deps fetch $(if $(filter aarch64,$(filter-out $(MACHINE),$(DIST_TARGETS)))
 	packaging/build $(DIST_TARGETS)
 
 # The command with each set of its features, and how many packages the smallest stands on.
-FEATURES := none tables descriptors generate tables,descriptors tables,generate descriptors,generate
+FEATURES := none tables descriptors generate notify tables,descriptors tables,generate descriptors,generate
 
 features: fetch
 	@for features in $(FEATURES); do \

@@ -6,12 +6,11 @@
 //! every five seconds from then on. It looks often again once a change was found that nobody told
 //! of.
 
-use notify::event::{AccessKind, AccessMode};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
+use system::Watcher;
 
 /// Between two looks, where the system has told of no change yet.
 const LOOK_OFTEN: Duration = Duration::from_millis(500);
@@ -41,8 +40,7 @@ pub enum Woken {
 #[derive(Debug)]
 pub struct Watch {
     paths: Vec<PathBuf>,
-    /// None where the system tells of nothing.
-    watcher: Option<RecommendedWatcher>,
+    watcher: Watcher,
     told: Receiver<()>,
     looks_often: bool,
     /// Whether the next look is soon, since something has changed.
@@ -56,17 +54,9 @@ impl Watch {
     pub fn new(paths: &[PathBuf]) -> Self {
         // One message says all: what has changed, the caller finds out.
         let (tell, told) = sync_channel(1);
-        let handler = move |event: notify::Result<Event>| {
-            // An error says that something was lost.
-            if event.is_ok_and(|event| !is_change(event.kind)) {
-                return;
-            }
-            // Full: the caller has not looked since the message before.
-            let _ = tell.try_send(());
-        };
         let mut watch = Self {
             paths: paths.to_owned(),
-            watcher: notify::recommended_watcher(handler).ok(),
+            watcher: Watcher::new(tell),
             told,
             looks_often: true,
             looks_again: true,
@@ -78,9 +68,6 @@ impl Watch {
 
     /// Has the system tell of each path. A folder may have been made anew.
     fn begin(&mut self) {
-        let Some(watcher) = &mut self.watcher else {
-            return;
-        };
         for path in &self.paths {
             let blocks = path.join("blocks");
             let folders = if path.is_dir() {
@@ -94,8 +81,7 @@ impl Watch {
                 ]
             };
             for folder in folders {
-                // What the system cannot watch is looked at.
-                let _ = watcher.watch(folder, RecursiveMode::NonRecursive);
+                self.watcher.watch(folder);
             }
         }
     }
@@ -135,15 +121,66 @@ impl Watch {
     }
 }
 
-fn is_change(kind: EventKind) -> bool {
-    match kind {
-        // Those of readers, this process among them.
-        EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
-        _ => true,
+#[cfg(feature = "notify")]
+mod system {
+    use notify::event::{AccessKind, AccessMode};
+    use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+    use std::path::Path;
+    use std::sync::mpsc::SyncSender;
+
+    /// None where the system tells of nothing.
+    #[derive(Debug)]
+    pub(super) struct Watcher(pub(super) Option<RecommendedWatcher>);
+
+    impl Watcher {
+        pub(super) fn new(tell: SyncSender<()>) -> Self {
+            let handler = move |event: notify::Result<Event>| {
+                // An error says that something was lost.
+                if event.is_ok_and(|event| !is_change(event.kind)) {
+                    return;
+                }
+                // Full: the caller has not looked since the message before.
+                let _ = tell.try_send(());
+            };
+            Self(notify::recommended_watcher(handler).ok())
+        }
+
+        pub(super) fn watch(&mut self, folder: &Path) {
+            if let Some(watcher) = &mut self.0 {
+                // What the system cannot watch is looked at.
+                let _ = watcher.watch(folder, RecursiveMode::NonRecursive);
+            }
+        }
+    }
+
+    fn is_change(kind: EventKind) -> bool {
+        match kind {
+            // Those of readers, this process among them.
+            EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
+            _ => true,
+        }
     }
 }
 
-#[cfg(test)]
+/// The system is not asked.
+#[cfg(not(feature = "notify"))]
+mod system {
+    use std::path::Path;
+    use std::sync::mpsc::SyncSender;
+
+    #[derive(Debug)]
+    pub(super) struct Watcher;
+
+    impl Watcher {
+        pub(super) fn new(_: SyncSender<()>) -> Self {
+            Self
+        }
+
+        pub(super) fn watch(&mut self, _: &Path) {}
+    }
+}
+
+#[cfg(all(test, feature = "notify"))]
 mod tests {
     use super::*;
     use std::fs;
@@ -184,7 +221,7 @@ mod tests {
         fs::write(folder.path().join("a"), [2]).unwrap();
         assert_eq!(watch.wait(&stop), Woken::Told);
         while watch.wait(&stop) == Woken::Told {}
-        watch.watcher = None;
+        watch.watcher = Watcher(None);
         watch.note_change(Woken::Look);
         let start = Instant::now();
         assert_eq!(watch.wait(&stop), Woken::Look);

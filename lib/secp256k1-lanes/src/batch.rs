@@ -17,9 +17,10 @@ use crate::curve::Curve;
 use crate::fault::{Fault, is_planted};
 use crate::field::{Fe, Multiplicand};
 use crate::keys::{Key, Keys};
-use crate::multiply::{Halves, SIDE_BY_SIDE, Workspace};
+use crate::multiply::{Halves, Workspace};
 use crate::number::{self, N, N_HALF, Number, P, P_MINUS_N};
 use crate::point::invert_all;
+use crate::positions::SIDE_BY_SIDE;
 use crate::question::{Check, Kind, Verdict};
 use crate::scalar::{self, Scalar};
 use crate::word::{LANES_MAX, Mask, Word, is_odd};
@@ -230,8 +231,8 @@ impl<W: Word> Batch<W> {
             } else {
                 check.into()
             };
-            // The order of the cases matters. A refused check computed with stand-ins, so what `unsure`
-            // and `right` say of its lane is about another check.
+            // The order of the cases matters. A refused check computed with stand-ins, so what
+            // `unsure` and `right` say of its lane is about another check.
             verdicts[check] = match () {
                 () if is_set(&self.refused) => Verdict::Invalid,
                 () if is_set(&self.unsure) => Verdict::CannotTell,

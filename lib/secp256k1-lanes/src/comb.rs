@@ -13,19 +13,10 @@
 use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
 use crate::keys::{self, Keys};
-use crate::multiply::{POSITIONS, SIDE_BY_SIDE, WIDTH};
 use crate::point::{Affine, Jacobian, double_each, invert_all};
+use crate::positions::{BLOCK_BITS, BLOCKS, SIDE_BY_SIDE};
 use crate::word::{BATCH, Mask, Word, side_by_side};
 use std::cmp::Reverse;
-
-/// Blocks of the positions.
-pub(crate) const BLOCKS: usize = 4;
-
-/// Positions of a block; the highest block may have fewer.
-pub(crate) const BLOCK_POSITIONS: usize = POSITIONS.div_ceil(BLOCKS);
-
-/// Doublings between the tables of two blocks.
-pub(crate) const BLOCK_BITS: usize = BLOCK_POSITIONS * WIDTH;
 
 /// Most tables of a batch.
 pub(crate) const TABLES: usize = 2 * BATCH;

@@ -1,9 +1,9 @@
 //! The curve, its generator and the tables of the generator's multiples.
 
-use crate::comb::{BLOCK_BITS, BLOCKS};
 use crate::field::Fe;
 use crate::number::Number;
 use crate::point::{Affine, invert_all};
+use crate::positions::{BLOCK_BITS, BLOCKS};
 use crate::word::Row;
 use std::sync::OnceLock;
 

@@ -93,6 +93,7 @@
 //! - `check`: the backends, and a verifier over them.
 //! - `batch`: a batch from bytes to verdicts.
 //! - `keys`: the keys of a batch, each once.
+//! - `positions`: how scalars are cut into digits and blocks.
 //! - `comb`: further tables for keys that repeat.
 //! - `multiply`: sums u1 G + u2 P of many points.
 //! - `point`, `field`: formulas, shared inversions, arithmetic modulo p.
@@ -118,6 +119,7 @@ mod multiply;
 mod number;
 mod point;
 mod portable;
+mod positions;
 mod question;
 mod scalar;
 mod word;

@@ -17,26 +17,18 @@
 //!
 //! Special cases of affine sums are put into `unsure`. Those of the walk leave a Z of 0.
 
-use crate::comb::{BLOCK_POSITIONS, BLOCKS, Comb, TABLES};
+use crate::comb::{Comb, TABLES};
 use crate::curve::{Curve, GENERATOR_ENTRIES, GENERATOR_WIDTH};
 use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
 use crate::point::{Affine, Jacobian, Signed, add_each, double_each, invert_all};
+use crate::positions::{BLOCK_POSITIONS, BLOCKS, POSITIONS, SIDE_BY_SIDE, WIDTH};
 use crate::scalar::{HALF_BITS, Half};
 use crate::word::{BATCH, Mask, Row, Word, side_by_side};
-
-/// Words that are computed side by side. Words come in multiples of it.
-pub(crate) const SIDE_BY_SIDE: usize = 4;
-
-/// Bits of a digit of the point's scalar.
-pub(crate) const WIDTH: usize = 5;
 
 /// Entries of a table of a point: odd multiples below 2^[`WIDTH`].
 const ENTRY_BITS: u32 = WIDTH as u32 - 1;
 const ENTRIES: usize = 1 << ENTRY_BITS;
-
-/// Positions of digits.
-pub(crate) const POSITIONS: usize = HALF_BITS / WIDTH;
 
 /// Positions of digits of the generator's scalar, and how many of the others' positions lie between
 /// them.

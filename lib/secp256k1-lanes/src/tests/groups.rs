@@ -6,12 +6,13 @@
 //! secp256k1 nobody meets by chance. A result must be right, or unsure.
 
 use super::Rng;
-use crate::comb::{BLOCK_BITS, BLOCKS, Comb};
+use crate::comb::Comb;
 use crate::curve::{BETA, Curve, GENERATOR_ENTRIES};
 use crate::field::Fe;
-use crate::multiply::{Halves, SIDE_BY_SIDE, Workspace};
+use crate::multiply::{Halves, Workspace};
 use crate::number::Number;
 use crate::point::{Affine, Jacobian};
+use crate::positions::{BLOCK_BITS, BLOCKS, SIDE_BY_SIDE};
 use crate::scalar::{HALF_BITS, Half};
 use crate::word::{Mask, Row, Word};
 

@@ -125,7 +125,7 @@ pub(super) fn run(
         .both("sigop_cost", verified.sigops_cost)
         .both("weight", verified.weight)
         .both_as("signatures", signatures_json(&counts), signatures)
-        .both_as("hashes", speeds::hashes_json(), speeds::hashes_text())
+        .field("hashes", speeds::hashes_json())
         .both_as("seconds", seconds, format!("{seconds:.3}"))
         .print(arguments.json)?;
     Ok(0)
