@@ -1,9 +1,9 @@
 //! The input describes signature checks, mostly valid ones, and changes to them.
 //!
 //! Checked: every verdict is libsecp256k1's or "cannot tell", of one lane, the fastest backend of
-//! this machine and AVX2. If no key repeats, all give the same verdicts, and the first check has the
-//! same verdict alone and in the batch. If keys repeat, backends differ in which checks take the
-//! comb, and its special cases are others. An unchanged check is valid.
+//! this machine and AVX2. If no key repeats, all give the same verdicts, and the first check has
+//! the same verdict alone and in the batch. If keys repeat, backends differ in which checks take
+//! the comb, and its special cases are others. An unchanged check is valid.
 //!
 //! Scalars may be small, negative or powers of two, so that the lanes meet their special cases.
 

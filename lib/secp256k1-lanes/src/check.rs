@@ -110,8 +110,8 @@ impl Backend {
     }
 }
 
-/// Verifies checks. It keeps working memory of up to three megabytes between calls; every thread should
-/// have its own.
+/// Verifies checks. It keeps working memory of up to three megabytes between calls; every thread
+/// should have its own.
 #[derive(Debug)]
 pub struct Verifier(Batches);
 

@@ -79,8 +79,8 @@ impl<W: Word> Comb<W> {
         }
     }
 
-    /// Appends the first points of the tables of the other blocks: 2^35 P, 2^70 P and 2^105 P of the
-    /// first [`key_words`](Self::key_words) of `points`, block by block.
+    /// Appends the first points of the tables of the other blocks: 2^35 P, 2^70 P and 2^105 P of
+    /// the first [`key_words`](Self::key_words) of `points`, block by block.
     #[inline(always)]
     pub(crate) fn append_points(&mut self, points: &mut Vec<Affine<W>>, unsure: &mut Vec<W::Mask>) {
         if self.key_words == 0 {

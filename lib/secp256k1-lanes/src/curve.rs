@@ -44,8 +44,8 @@ pub(crate) struct Curve {
     pub(crate) beta: Number,
     /// A point of the curve, which stands in for keys that are none.
     pub(crate) stand_in: [Number; 2],
-    /// For each block of a comb, the odd multiples of the generator times 2 to the block's distance,
-    /// then lambda times the same.
+    /// For each block of a comb, the odd multiples of the generator times 2 to the block's
+    /// distance, then lambda times the same.
     pub(crate) generator: Box<[Row]>,
 }
 

@@ -64,8 +64,8 @@ impl<W: Word> Keys<W> {
         self.unsure.clear();
     }
 
-    /// The number of a check's key, which is the next one if it is new. A batch has [`BATCH`] keys at
-    /// most.
+    /// The number of a check's key, which is the next one if it is new. A batch has [`BATCH`] keys
+    /// at most.
     pub(crate) fn number(&mut self, key: &Key) -> u16 {
         let mut slot = key.0[0] as usize % SLOTS;
         loop {

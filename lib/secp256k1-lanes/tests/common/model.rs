@@ -198,8 +198,8 @@ pub(crate) struct Schedule {
 pub(crate) enum Step {
     /// The entries of u1 are added to those of u2.
     Sum { position: usize },
-    /// The sum of a position above the lowest block, with those of the blocks that were added to it,
-    /// is added to that of a block below.
+    /// The sum of a position above the lowest block, with those of the blocks that were added to
+    /// it, is added to that of a block below.
     Block { position: usize },
     /// The sum of a position is added to 32 times what the positions above it made.
     Walk { position: usize },
