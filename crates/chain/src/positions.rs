@@ -25,7 +25,7 @@ use blockmill_blockfiles::{
 };
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
@@ -334,8 +334,8 @@ impl FoundPositions {
 #[derive(Default)]
 pub struct PositionsReader {
     path: PathBuf,
-    /// Device and inode of the file that was read.
-    file: Option<(u64, u64)>,
+    /// The file that was read. While it is open, no other one has its inode.
+    file: Option<File>,
     /// Where the first entry begins that was not read.
     at: u64,
     recent: FoundPositions,
@@ -356,21 +356,30 @@ impl PositionsReader {
     /// # Errors
     /// [`FileError`] if the file is there and cannot be read.
     pub fn read(&mut self) -> Result<&FoundPositions, FileError> {
-        let Some(mut file) = find_regular(&self.path)? else {
+        let Some(found) = find_regular(&self.path)? else {
             return Ok(&self.recent);
         };
-        let failed = |error| error_of(&self.path, error);
-        let metadata = file.metadata().map_err(failed)?;
-        let is = Some((metadata.dev(), metadata.ino()));
+        let path = &self.path;
+        let facts = |file: &File| file.metadata().map_err(|error| error_of(path, error));
+        let metadata = facts(&found)?;
+        let is_same = match &self.file {
+            None => false,
+            Some(known) => {
+                let known = facts(known)?;
+                (known.dev(), known.ino()) == (metadata.dev(), metadata.ino()) && known.len() >= self.at
+            }
+        };
         // A file that was written anew is read from its beginning.
-        if is != self.file || metadata.len() < self.at {
-            (self.file, self.at) = (is, 0);
+        if !is_same {
+            (self.file, self.at) = (Some(found), 0);
         }
         let mut bytes = Vec::new();
-        let read = file
-            .seek(SeekFrom::Start(self.at))
-            .and_then(|_| file.read_to_end(&mut bytes));
-        read.map_err(failed)?;
+        if let Some(file) = &mut self.file {
+            let read = file
+                .seek(SeekFrom::Start(self.at))
+                .and_then(|_| file.read_to_end(&mut bytes));
+            read.map_err(|error| error_of(path, error))?;
+        }
         let mut rest = &bytes[..];
         if self.at == 0 {
             // A file of another format says nothing.
@@ -641,9 +650,14 @@ mod tests {
         for _ in 0..40 {
             write(&mut positions, "three", 1_000);
         }
-        assert!(length() < before + 3 * (GARBAGE_MAX + 100_000), "{}", length());
         assert_eq!(found(&mut reader), 3);
-        assert_eq!(folder.open().searches.len(), 3);
+        // Written anew twice, the file may have the inode that it had.
+        for _ in 0..80 {
+            write(&mut positions, "four", 1_000);
+        }
+        assert_eq!(found(&mut reader), 4);
+        assert!(length() < before + 3 * (GARBAGE_MAX + 100_000), "{}", length());
+        assert_eq!(folder.open().searches.len(), 4);
     }
 
     /// Readers have the records of a file with damage, and the next run searches it again.
