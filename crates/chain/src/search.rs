@@ -10,7 +10,7 @@ use crate::positions::FoundPositions;
 use crate::report::events::Event;
 use crate::report::observer::{Indexing, Observer};
 use blockmill_block::{Block, Magic};
-use blockmill_blockfiles::{BlockFiles, Damage, FileError, Record, Scan, ScanDepth, ScanProgress, Skipped};
+use blockmill_blockfiles::{BlockFiles, Damage, FileError, Record, ScanDepth, ScanProgress, Skipped};
 use blockmill_rules::RejectKind;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -23,8 +23,9 @@ const SUSPECTS_MAX: usize = 2_000;
 /// Blocks without a parent whose files are searched with all their contents.
 const HIDING_FILES_MAX: usize = 4;
 
-/// Times that a file with damage is scanned at most, if it changes meanwhile: a node that is in the
-/// midst of writing a record shows a part of it at one moment and the rest at the next.
+/// Times that a file with damage is scanned at most, if it changes meanwhile. A node that is in the
+/// midst of writing a record shows a part of it at one moment and the rest at the next, and it cuts
+/// off what it had allocated and did not use.
 const SCANS_MAX: usize = 3;
 
 /// What lies in block files.
@@ -94,17 +95,21 @@ impl Search<'_> {
                 });
                 ControlFlow::Continue(())
             };
-            let mut scan = self.files.scan_watched(file, self.magic, depth, &mut watch)?;
+            let mut scan = self.files.scan_watched(file, self.magic, depth, &mut watch);
             for _ in 1..SCANS_MAX {
-                let is_damaged = |scan: &Scan| scan.damages.iter().any(|damage| !damage.is_harmless());
+                let is_well = match &scan {
+                    Ok(Some(scan)) => scan.damages.iter().all(Damage::is_harmless),
+                    Ok(None) => true,
+                    Err(_) => false,
+                };
                 let now = positions.begin(self.files, file)?;
-                if !scan.as_ref().is_some_and(is_damaged) || now.is_same(&begun) {
+                if is_well || now.is_same(&begun) {
                     break;
                 }
                 begun = now;
-                scan = self.files.scan_watched(file, self.magic, depth, &mut watch)?;
+                scan = self.files.scan_watched(file, self.magic, depth, &mut watch);
             }
-            let Some(scan) = scan else {
+            let Some(scan) = scan? else {
                 // The files that were searched need no second search by the next run.
                 positions.write(&entries)?;
                 return Ok(None);
