@@ -20,7 +20,9 @@
 //! ```
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
+use std::thread;
 use std::time::Duration;
 
 /// How fast a way was.
@@ -77,8 +79,8 @@ impl<W: Copy> Speeds<W> {
 }
 
 impl<'w, W: Copy> Contender<'w, W> {
-    /// A way. `work` does so many units in a turn, and takes the number of the turn, from 0 to
-    /// [`TURNS`] - 1.
+    /// A way. Each turn calls `work` with its number, from 0 to [`TURNS`] - 1; the call does
+    /// `units` units of the work.
     ///
     /// # Panics
     /// If there are no units.
@@ -155,6 +157,24 @@ impl<W: Copy> Default for Measured<W> {
     }
 }
 
+/// Does work beside more busy threads than there are cores left: for tests of what is measured.
+#[doc(hidden)]
+pub fn beside_busy_threads<R>(work: impl FnOnce() -> R) -> R {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let result = work();
+        done.store(true, Relaxed);
+        result
+    })
+}
+
 /// The CPU time of this thread.
 #[cfg(unix)]
 fn thread_time() -> Duration {
@@ -179,8 +199,7 @@ struct Readme;
 mod tests {
     use super::*;
     use std::hint::black_box;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-    use std::thread;
+    use std::sync::atomic::AtomicUsize;
 
     fn spin(rounds: u32) {
         for round in 0..rounds {
@@ -188,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Ways that take so many times 10,000 rounds.
+    /// A way for each of `rounds`, which are in tens of thousands.
     fn ways(rounds: &[u32]) -> Vec<Contender<'static, u32>> {
         let way = |&rounds: &u32| Contender::new(rounds, 1, move |_| spin(10_000 * rounds));
         rounds.iter().map(way).collect()
@@ -196,24 +215,14 @@ mod tests {
 
     #[test]
     fn the_fastest_way_is_found_beside_busy_threads() {
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-                scope.spawn(|| {
-                    while !done.load(Relaxed) {
-                        std::hint::spin_loop();
-                    }
-                });
-            }
-            let found: Vec<_> = (0..100).map(|_| Speeds::measure(ways(&[3, 1, 9]))).collect();
-            done.store(true, Relaxed);
-            for speeds in &found {
-                let order: Vec<_> = speeds.ways().iter().map(|speed| speed.way).collect();
-                assert_eq!(order, [1, 3, 9], "{speeds:?}");
-                assert_eq!(speeds.fastest(), 1);
-                assert!(speeds.ways().is_sorted_by_key(|speed| speed.time));
-            }
-        });
+        let measure = || (0..100).map(|_| Speeds::measure(ways(&[3, 1, 9]))).collect();
+        let found: Vec<_> = beside_busy_threads(measure);
+        for speeds in &found {
+            let order: Vec<_> = speeds.ways().iter().map(|speed| speed.way).collect();
+            assert_eq!(order, [1, 3, 9], "{speeds:?}");
+            assert_eq!(speeds.fastest(), 1);
+            assert!(speeds.ways().is_sorted_by_key(|speed| speed.time));
+        }
     }
 
     #[test]

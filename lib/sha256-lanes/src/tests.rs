@@ -2,10 +2,9 @@
 
 use crate::choice::{FULL, contenders};
 use crate::{Backend, Hasher, Message, double, measured};
-use blockmill_fastest::Speeds;
+use blockmill_fastest::{Speeds, beside_busy_threads};
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 fn expected(bytes: &[u8]) -> [u8; 32] {
@@ -113,16 +112,7 @@ fn a_backend_that_is_missing_is_replaced() {
 /// More busy threads than cores change nothing.
 #[test]
 fn the_fastest_backend_is_found_each_time() {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let done = AtomicBool::new(false);
-    let (found, least) = std::thread::scope(|scope| {
-        for _ in 0..cores {
-            scope.spawn(|| {
-                while !done.load(Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
-        }
+    let (found, least) = beside_busy_threads(|| {
         let mut least = f64::MAX;
         let mut found = Vec::new();
         for _ in 0..100 {
@@ -131,7 +121,6 @@ fn the_fastest_backend_is_found_each_time() {
             // The least: other threads run in the others.
             least = least.min(start.elapsed().as_secs_f64() * 1e3);
         }
-        done.store(true, Relaxed);
         (found, least)
     });
     let available = || Backend::ALL.into_iter().filter(|backend| backend.is_available());

@@ -6,11 +6,10 @@ use crate::Deferred;
 use crate::choice::{self, FULL, Way};
 use crate::deferring::{Counts, Deferring};
 use bitcoin::secp256k1::{Message, Secp256k1, SecretKey};
-use blockmill_fastest::Speeds;
+use blockmill_fastest::{Speeds, beside_busy_threads};
 use blockmill_rules::{DeferredChecks, Outcome, ScriptFlags, ScriptVerifier};
 use rustix::time::{ClockId, clock_gettime};
 use secp256k1_lanes::{Backend, Check, Kind};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Checks that hold, each with a key of its own.
 fn valid(count: usize) -> Vec<Check> {
@@ -47,16 +46,7 @@ fn thread_milliseconds() -> f64 {
 #[test]
 fn the_fastest_way_is_found_each_time() {
     let checks = valid(FULL);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let done = AtomicBool::new(false);
-    let (found, milliseconds) = std::thread::scope(|scope| {
-        for _ in 0..cores {
-            scope.spawn(|| {
-                while !done.load(Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
-        }
+    let (found, milliseconds) = beside_busy_threads(|| {
         let mut milliseconds = f64::MAX;
         let mut found = Vec::new();
         for _ in 0..100 {
@@ -65,7 +55,6 @@ fn the_fastest_way_is_found_each_time() {
             // The least: a busy neighbour on the same core makes all work slower.
             milliseconds = milliseconds.min(thread_milliseconds() - before);
         }
-        done.store(true, Relaxed);
         (found, milliseconds)
     });
     // The order of the backends is that of their speed on all processors that were measured. None
