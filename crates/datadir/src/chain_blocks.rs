@@ -4,7 +4,7 @@ use crate::DataDir;
 use crate::error::{OpenError, Remedy, file_error, no_tip_header};
 use crate::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
 use crate::headers_file::{NO_UNDO, RECORD, decode};
-use blockmill_block::Header;
+use blockmill_block::{Header, Magic};
 use blockmill_blockfiles::{find_regular, is_there};
 use blockmill_chain::ChainBlocks;
 use blockmill_chain::index::HeaderIndex;
@@ -37,13 +37,23 @@ impl DataDir {
         })?;
         let undo = open_undo(&self.file(UNDO_FILE))?;
         let mut found = FoundPositions::read(&self.file(POSITIONS_FILE))?;
-        let submitted = self.file(BLOCKS_FOLDER);
-        if is_there(&submitted.join(FIRST_BLOCK_FILE))? {
-            // The positions of blocks that came one by one are written when they are next imported.
-            search_folder(&submitted, magic, &mut found)?;
-        }
+        search_own_blocks(self, magic, &mut found)?;
         Ok(ChainBlocks::connected(index, tip_id, undo, &found))
     }
+}
+
+/// Searches the blocks that the directory keeps itself, too. Their positions are written when they
+/// are next imported.
+pub(crate) fn search_own_blocks(
+    directory: &DataDir,
+    magic: Magic,
+    found: &mut FoundPositions,
+) -> Result<(), OpenError> {
+    let folder = directory.file(BLOCKS_FOLDER);
+    if is_there(&folder.join(FIRST_BLOCK_FILE))? {
+        search_folder(&folder, magic, found)?;
+    }
+    Ok(())
 }
 
 /// A header, and where the undo data of its block is.

@@ -8,22 +8,20 @@
 //! disconnected blocks stay in the directory, and the engine keeps the blocks themselves, so any
 //! block that was ever durable is a cursor.
 
-use crate::chain_blocks::{open_undo, read_headers_from};
+use crate::chain_blocks::{open_undo, read_headers_from, search_own_blocks};
 use crate::error::{OpenError, Remedy};
-use crate::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
+use crate::files::{HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
 use crate::utxo_set::Reach;
 use crate::{DataDir, Status};
 use blockmill_block::BlockHash;
-use blockmill_blockfiles::is_there;
 use blockmill_chain::block_read_error::BlockReadError;
 use blockmill_chain::chain_blocks::{ChainBlocks, Unknown};
 use blockmill_chain::positions::{FoundPositions, PositionsReader};
-use blockmill_chain::search::search_folder;
 use blockmill_chain::spending_block::SpendingBlock;
 use blockmill_coins::Tip;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use thiserror::Error;
 
 /// Bytes of the blocks that a thread converts at a time.
@@ -77,7 +75,7 @@ pub struct FeedBlock {
     pub median_time_past: u32,
 }
 
-/// What a consumer is told.
+/// An event for a consumer.
 #[derive(Debug, Clone)]
 pub enum FeedEvent {
     /// The highest block of the consumer's chain is not on the chain any more.
@@ -130,14 +128,9 @@ impl FeedChain {
             })?;
         let blocks = &self.blocks;
         self.positions.forget_known(|hash| blocks.is_known(hash));
-        let submitted = directory.file(BLOCKS_FOLDER);
-        if is_there(&submitted.join(FIRST_BLOCK_FILE)).map_err(OpenError::from)? {
-            // Blocks that came one by one.
-            let mut found = FoundPositions::default();
-            let magic = self.blocks.params().magic();
-            search_folder(&submitted, magic, &mut found).map_err(OpenError::from)?;
-            self.blocks.find_blocks(&found);
-        }
+        let mut own = FoundPositions::default();
+        search_own_blocks(&directory, self.blocks.params().magic(), &mut own)?;
+        self.blocks.find_blocks(&own);
         (self.headers_at, self.tip) = (end, tip);
         Ok(())
     }
@@ -195,12 +188,13 @@ impl Feed {
         Self::of(Arc::new(RwLock::new(FeedChain::open(path)?)), cursor)
     }
 
-    /// A feed of the same directory for another consumer. The two share what they know of the
-    /// chain.
+    /// A feed of the same directory for another consumer, whose cursor may be a block that has come
+    /// since. The two share what they know of the chain.
     ///
     /// # Errors
     /// [`FeedError`].
     pub fn another(&self, cursor: Cursor) -> Result<Self, FeedError> {
+        write(&self.chain).look()?;
         Self::of(Arc::clone(&self.chain), cursor)
     }
 
@@ -241,7 +235,7 @@ impl Feed {
     /// # Errors
     /// [`FeedError`].
     pub fn look(&mut self) -> Result<bool, FeedError> {
-        let mut chain = self.chain.write().unwrap_or_else(PoisonError::into_inner);
+        let mut chain = write(&self.chain);
         chain.look()?;
         Ok(self.told != Some(chain.tip))
     }
@@ -373,6 +367,10 @@ impl Feed {
         self.told = Some(tip);
         Ok(is_new.then_some(FeedEvent::Tip(tip)))
     }
+}
+
+fn write(chain: &RwLock<FeedChain>) -> RwLockWriteGuard<'_, FeedChain> {
+    chain.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A panic leaves the chain as it was, or the feed without a chain that fits.
