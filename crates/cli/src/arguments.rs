@@ -14,13 +14,11 @@ use self::audit::AuditArguments;
 use self::export::ExportCommand;
 use self::follow::{FeedArguments, FollowArguments};
 pub(crate) use self::shared::{
-    DataArguments, EngineArguments, Force, OlderArgument, SetArguments, chain_of, is_standard, or_standard_input,
-    params_of,
-};
-use self::values::{
-    AssumeValid, HashesArgument, network, parse_address, parse_assume_valid, parse_hex, parse_mebibytes, parse_threads,
+    DataArguments, EngineArguments, Force, FromFilesArguments, OlderArgument, SetArguments, chain_of, is_standard,
+    or_standard_input, params_of,
 };
 pub(crate) use self::values::{Endpoint, HexBytes, SignaturesArgument, cursor_of};
+use self::values::{HashesArgument, network, parse_hex, parse_mebibytes, parse_threads};
 #[cfg(feature = "descriptors")]
 use crate::descriptors::IndexRange;
 use crate::log::Format;
@@ -29,7 +27,6 @@ use blockmill_block::{BlockHash, Network, OutPoint};
 use blockmill_chaingen::Profile;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The options of all commands stand together, after those of each.
@@ -112,28 +109,11 @@ pub(crate) struct CompletionsArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConnectArguments {
-    /// Directories of blk*.dat files, or single block files
-    #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
-    pub(crate) blocks: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) data: DataArguments,
-    #[command(flatten)]
-    pub(crate) engine: EngineArguments,
-    /// Skip the scripts of this block and of those below it, under Core's conditions; 0 checks all
-    #[arg(long, value_name = "HASH", default_value = "0", value_parser = parse_assume_valid)]
-    pub(crate) assume_valid: AssumeValid,
-    /// How signatures are verified: many at once in the lanes of vector registers, or one by one
-    #[arg(long, value_name = "HOW", default_value = "auto")]
-    pub(crate) signatures: SignaturesArgument,
+    pub(crate) from_files: FromFilesArguments,
     /// Connect no block above this height
     #[arg(long, value_name = "N")]
     pub(crate) stop_at_height: Option<u32>,
-    /// Wait while another process has the data directory
-    #[arg(long)]
-    pub(crate) wait: bool,
-    /// Serve figures for Prometheus at this address; a bare port is on 127.0.0.1
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
-    pub(crate) metrics: Option<SocketAddr>,
     /// Write a timeline for chrome://tracing or Perfetto to a new file
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
@@ -399,7 +379,7 @@ mod tests {
     #[test]
     fn how_signatures_are_verified() {
         let parsed = |line: &str| match Arguments::try_parse_from(line.split_whitespace()).unwrap().command {
-            Command::Connect(connect) => Some(connect.signatures),
+            Command::Connect(connect) => Some(connect.from_files.signatures),
             Command::Submit(submit) => Some(submit.signatures),
             Command::Verify(verify) => verify.signatures,
             _ => None,

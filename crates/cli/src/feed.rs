@@ -10,11 +10,14 @@ use crate::export::transaction_row::{BlockRow, TransactionFields};
 use crate::failure::Failure;
 use crate::log;
 use blockmill_block::Network;
+use blockmill_blockfiles::{Watch, Woken};
 use blockmill_coins::Tip;
 use blockmill_datadir::{Feed, FeedBlock, FeedError};
 use serde::Serialize;
 use serde_json::json;
 use std::io;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 #[derive(Serialize)]
 struct BlockEvent {
@@ -62,9 +65,43 @@ pub(crate) fn tell(
     Ok(tip)
 }
 
+/// Has `tell` tell what a feed of the directory `data` has, and again each time there is more, until
+/// `stop` is set or `is_wanted` says no. What cannot be read for a while is said, and tried again.
+pub(crate) fn follow(
+    feed: &mut Feed,
+    data: &Path,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(&mut Feed) -> Result<(), Failure>,
+    is_wanted: &mut dyn FnMut() -> bool,
+) -> Result<(), Failure> {
+    let mut watch = Watch::new(&[data.to_owned()]);
+    let mut trouble = Trouble::default();
+    // Something may have come before the watch began.
+    let mut looked = feed.look();
+    loop {
+        match looked {
+            Ok(false) => {}
+            Ok(true) => match tell(feed) {
+                Ok(()) => trouble.end(),
+                Err(Failure::Stopped(_)) => return Ok(()),
+                Err(failure) => trouble.note(failure)?,
+            },
+            Err(error) => trouble.note(error.into())?,
+        }
+        let woken = watch.wait(stop);
+        if woken == Woken::Stopped || !is_wanted() {
+            return Ok(());
+        }
+        looked = feed.look();
+        if matches!(looked, Ok(true)) {
+            watch.note_change(woken);
+        }
+    }
+}
+
 /// Says why a feed waits, once for each reason.
 #[derive(Debug, Default)]
-pub(crate) struct Trouble {
+struct Trouble {
     said: Option<String>,
 }
 
@@ -73,7 +110,7 @@ impl Trouble {
     ///
     /// # Errors
     /// The error, where it stays whatever the writer does.
-    pub(crate) fn note(&mut self, failure: Failure) -> Result<(), Failure> {
+    fn note(&mut self, failure: Failure) -> Result<(), Failure> {
         let (Failure::Feed(FeedError::Open(_) | FeedError::Block(_)) | Failure::Open(_) | Failure::Block(_)) = &failure
         else {
             return Err(failure);
@@ -87,7 +124,7 @@ impl Trouble {
     }
 
     /// Notes that all is well.
-    pub(crate) fn end(&mut self) {
+    fn end(&mut self) {
         self.said = None;
     }
 }

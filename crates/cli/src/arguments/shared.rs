@@ -1,6 +1,9 @@
 //! Arguments that several commands have.
 
-use super::values::{HexBytes, network, parse_hex, parse_mebibytes, parse_seconds, parse_threads};
+use super::values::{
+    AssumeValid, HexBytes, SignaturesArgument, network, parse_address, parse_assume_valid, parse_hex, parse_mebibytes,
+    parse_seconds, parse_threads,
+};
 use crate::failure::Failure;
 use crate::verifier::Verifier;
 use blockmill_block::Network;
@@ -9,6 +12,7 @@ use blockmill_datadir::{ChainId, Earlier, Reach};
 use blockmill_engine::{Engine, EngineBuilder};
 use blockmill_rules::Params;
 use clap::Args;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The name of standard input and standard output on the command line.
@@ -89,6 +93,30 @@ pub(crate) struct EngineArguments {
     /// Seconds of work between flushes to the data directory
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = parse_seconds)]
     pub(crate) flush_seconds: f64,
+}
+
+/// How blocks are connected from files.
+#[derive(Debug, Args)]
+pub(crate) struct FromFilesArguments {
+    /// Directories of blk*.dat files, or single block files
+    #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
+    pub(crate) blocks: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) data: DataArguments,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+    /// Skip the scripts of this block and of those below it, under Core's conditions; 0 checks all
+    #[arg(long, value_name = "HASH", default_value = "0", value_parser = parse_assume_valid)]
+    pub(crate) assume_valid: AssumeValid,
+    /// How signatures are verified: many at once in the lanes of vector registers, or one by one
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub(crate) signatures: SignaturesArgument,
+    /// Wait while another process has the data directory
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Serve figures for Prometheus at this address; a bare port is on 127.0.0.1
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 /// The set at an earlier height.

@@ -2,7 +2,7 @@
 
 pub(crate) mod report;
 
-use crate::arguments::{ConnectArguments, DataArguments, EngineArguments};
+use crate::arguments::{ConnectArguments, EngineArguments, FromFilesArguments};
 use crate::doing;
 use crate::failure::Failure;
 use crate::log;
@@ -44,23 +44,48 @@ pub(crate) fn check_sources(sources: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens the engine. With `waits` it waits until no other process has the directory, or a signal
-/// comes.
-pub(crate) fn open_engine(data: &DataArguments, options: Options, waits: bool) -> Result<Engine<Verifier>, Failure> {
+/// How the engine connects blocks from files. Fails if a source is missing.
+pub(crate) fn options_from_files(arguments: &FromFilesArguments) -> Result<Options, Failure> {
+    check_sources(&arguments.blocks)?;
+    Ok(Options {
+        assume_valid: arguments.assume_valid.0,
+        signatures: arguments.signatures.into(),
+        ..options(&arguments.engine)?
+    })
+}
+
+/// Opens the engine, and says where it goes on. With `--wait` it waits until no other process has
+/// the directory, or a signal comes.
+pub(crate) fn open_engine(arguments: &FromFilesArguments, options: &Options) -> Result<Engine<Verifier>, Failure> {
     let mut is_said = false;
-    loop {
-        let builder = data.engine()?.options(options.clone());
+    let engine = loop {
+        let builder = arguments.data.engine()?.options(options.clone());
         match builder.open(verifier(options.signatures)) {
-            Err(OpenError::Locked { path, writer }) if waits && !options.stop.load(Ordering::Relaxed) => {
+            Err(OpenError::Locked { path, writer }) if arguments.wait && !options.stop.load(Ordering::Relaxed) => {
                 if !std::mem::replace(&mut is_said, true) {
                     let text = format!("{}: in use by {writer}: waiting for it to end", path.display());
                     log::info("waiting", &text, json!({"data": output::path_text(&path)}));
                 }
                 std::thread::sleep(LOCK_LOOK);
             }
-            opened => return Ok(opened?),
+            opened => break opened?,
         }
+    };
+    doing::set_flushed(engine.height());
+    if engine.height() > 0 {
+        let text = format!("going on from height {}", engine.height());
+        log::info("resumed", &text, json!({"height": engine.height()}));
     }
+    Ok(engine)
+}
+
+/// Serves the figures of an engine, if that is asked for.
+pub(crate) fn serve_metrics(
+    arguments: &FromFilesArguments,
+    engine: &Engine<Verifier>,
+) -> Result<Option<Metrics>, Failure> {
+    let serve = |address| Metrics::serve(address, engine.directory().store_path());
+    arguments.metrics.map(serve).transpose()
 }
 
 /// Between two looks at the lock of a data directory.
@@ -76,15 +101,6 @@ pub(crate) fn say_leftovers(report: &ConnectReport) {
         log::warning("left_out", &text, json!({"blocks": report.left_out}));
     }
     whole::say(&report.wholeness());
-}
-
-/// Reports the height from which the work goes on.
-pub(crate) fn say_resumed(height: u32) {
-    doing::set_flushed(height);
-    if height > 0 {
-        let text = format!("going on from height {height}");
-        log::info("resumed", &text, json!({"height": height}));
-    }
 }
 
 /// Reports the height at which a signal stopped the run, if one did.
@@ -133,16 +149,13 @@ fn print(report: &ConnectReport, arguments: &ConnectArguments) -> io::Result<()>
 pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
     // First, so that a name which is taken makes no data directory.
     let trace = arguments.trace.as_deref().map(Trace::create).transpose()?;
-    check_sources(&arguments.blocks)?;
+    let from_files = &arguments.from_files;
     let options = Options {
-        assume_valid: arguments.assume_valid.0,
-        signatures: arguments.signatures.into(),
         stop_at_height: arguments.stop_at_height,
         trace: arguments.trace.is_some(),
-        ..options(&arguments.engine)?
+        ..options_from_files(from_files)?
     };
-    let mut engine = open_engine(&arguments.data, options, arguments.wait)?;
-    say_resumed(engine.height());
+    let mut engine = open_engine(from_files, &options)?;
     if let Some(height_max) = arguments.stop_at_height
         && height_max < engine.height()
     {
@@ -153,13 +166,10 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
             json!({"height_max": height_max, "height": engine.height()}),
         );
     }
-    let metrics = arguments
-        .metrics
-        .map(|address| Metrics::serve(address, engine.directory().store_path()))
-        .transpose()?;
+    let metrics = serve_metrics(from_files, &engine)?;
     let mut meter = EngineMeter::with_metrics(metrics.clone());
     let mut figures = FiguresWatcher { trace, metrics };
-    let report = engine.connect_with_figures(&arguments.blocks, &mut meter, &mut figures);
+    let report = engine.connect_with_figures(&from_files.blocks, &mut meter, &mut figures);
     // The trace of a run that fails is of use, too.
     let traced = figures.trace.take().map_or(Ok(()), Trace::finish);
     let report = report?;

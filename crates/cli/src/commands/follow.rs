@@ -1,7 +1,7 @@
 //! `blockmill follow`.
 
 use crate::arguments::follow::FollowArguments;
-use crate::commands::connect::{check_sources, open_engine, options, say_halt, say_leftovers, say_resumed};
+use crate::commands::connect::{open_engine, options_from_files, say_halt, say_leftovers, serve_metrics};
 use crate::failure::Failure;
 use crate::feed::exec::Runner;
 use crate::metrics::Metrics;
@@ -10,8 +10,8 @@ use crate::progress::EngineMeter;
 use crate::service;
 use blockmill_chain::{BlockChange, Event, Indexing, Observer, Progress};
 use blockmill_coins::Tip;
+use blockmill_engine::ConnectReport;
 use blockmill_engine::report::{FiguresObserver, Totals};
-use blockmill_engine::{ConnectReport, Options};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::panic::resume_unwind;
@@ -147,20 +147,12 @@ impl FiguresObserver for Watcher {
 }
 
 pub(crate) fn run(arguments: &FollowArguments) -> Result<u8, Failure> {
-    check_sources(&arguments.blocks)?;
-    let options = Options {
-        assume_valid: arguments.assume_valid.0,
-        signatures: arguments.signatures.into(),
-        ..options(&arguments.engine)?
-    };
+    let from_files = &arguments.from_files;
+    let options = options_from_files(from_files)?;
     let stop = Arc::clone(&options.stop);
-    let mut engine = open_engine(&arguments.data, options, arguments.wait)?;
-    say_resumed(engine.height());
+    let mut engine = open_engine(from_files, &options)?;
     let network = engine.directory().chain_id().network;
-    let metrics = arguments
-        .metrics
-        .map(|address| Metrics::serve(address, engine.directory().store_path()))
-        .transpose()?;
+    let metrics = serve_metrics(from_files, &engine)?;
     let (begin, begun) = channel();
     let mut lines = Lines {
         meter: EngineMeter::with_metrics(metrics.clone()),
@@ -178,7 +170,7 @@ pub(crate) fn run(arguments: &FollowArguments) -> Result<u8, Failure> {
         let runner = arguments.exec.as_ref().map(|command| {
             let runner = Runner {
                 command,
-                data: &arguments.data.data,
+                data: &from_files.data.data,
                 network,
                 stop: &stop,
             };
@@ -193,7 +185,7 @@ pub(crate) fn run(arguments: &FollowArguments) -> Result<u8, Failure> {
                 outcome
             })
         });
-        let followed = engine.follow(&arguments.blocks, &mut lines, &mut figures);
+        let followed = engine.follow(&from_files.blocks, &mut lines, &mut figures);
         service::stopping();
         stop.store(true, Ordering::Relaxed);
         lines.begin = None;

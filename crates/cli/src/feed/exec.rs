@@ -7,10 +7,10 @@
 
 use crate::arguments::cursor_of;
 use crate::failure::Failure;
-use crate::feed::{Trouble, block_line};
+use crate::feed::{block_line, follow};
 use crate::log;
 use blockmill_block::Network;
-use blockmill_blockfiles::{Watch, Woken, read_regular};
+use blockmill_blockfiles::read_regular;
 use blockmill_coins::Tip;
 use blockmill_datadir::{Cursor, Feed, FeedBlock};
 use serde_json::json;
@@ -52,22 +52,14 @@ impl Runner<'_> {
                 Cursor::Block(tip.hash)
             }
         };
-        let mut watch = Watch::new(&[self.data.to_owned()]);
         let mut feed = Feed::open(self.data, cursor)?;
-        let mut trouble = Trouble::default();
-        loop {
-            match self.catch_up(&mut feed) {
-                Ok(()) => trouble.end(),
-                Err(Failure::Stopped(_)) => return Ok(()),
-                Err(failure) => trouble.note(failure)?,
-            }
-            if watch.wait(self.stop) == Woken::Stopped {
-                return Ok(());
-            }
-            if let Err(error) = feed.look() {
-                trouble.note(error.into())?;
-            }
-        }
+        follow(
+            &mut feed,
+            self.data,
+            self.stop,
+            &mut |feed| self.catch_up(feed),
+            &mut || true,
+        )
     }
 
     /// Runs the command for all blocks that there are.

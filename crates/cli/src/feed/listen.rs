@@ -3,16 +3,16 @@
 //! A consumer sends one line: `blockmill-feed 1 CURSOR`, the cursor being the block that it has
 //! handled last, by hash or height. It gets lines of JSON from then on, and ends the feed by
 //! closing the connection. Each consumer has a thread of its own, and they share what is known of
-//! the chain, so one that does not read holds up itself alone.
+//! the chain, so one that does not read delays no other.
 
 use crate::arguments::{Endpoint, cursor_of};
 use crate::failure::Failure;
-use crate::feed::{Trouble, tell};
+use crate::feed::{follow, tell};
 use crate::log;
 use blockmill_block::Network;
-use blockmill_blockfiles::{Watch, Woken};
 use blockmill_datadir::{Cursor, Feed};
 use serde_json::json;
+use std::cell::RefCell;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -166,10 +166,15 @@ impl Server<'_> {
     fn answer(&self, connection: &mut dyn Connection) {
         let _ = connection.set_limits(STEP, STEP);
         let outcome = self.read_cursor(connection).and_then(|cursor| {
-            let mut feed = self.feed.another(Cursor::Height(0))?;
-            // A block that has come since is a cursor, too.
-            feed.look()?;
-            self.go_on(connection, &mut feed.another(cursor)?)
+            let mut feed = self.feed.another(cursor)?;
+            // Both take the connection, one after the other.
+            let connection = RefCell::new(&mut *connection);
+            let mut tell = |feed: &mut Feed| {
+                let mut write = |line: Vec<u8>| self.write(&mut **connection.borrow_mut(), &line);
+                tell(feed, self.network, 1, &mut write).map(drop)
+            };
+            let mut is_there = || !is_gone(&mut **connection.borrow_mut());
+            follow(&mut feed, self.data, self.stop, &mut tell, &mut is_there)
         });
         match outcome {
             Ok(()) | Err(Failure::Stream(_)) => {}
@@ -212,31 +217,6 @@ impl Server<'_> {
             }
         }
         Ok(())
-    }
-
-    fn go_on(&self, connection: &mut dyn Connection, feed: &mut Feed) -> Result<(), Failure> {
-        let mut watch = Watch::new(&[self.data.to_owned()]);
-        let mut trouble = Trouble::default();
-        let mut has_news = true;
-        loop {
-            if has_news {
-                match tell(feed, self.network, 1, &mut |line| self.write(connection, &line)) {
-                    Ok(_) => trouble.end(),
-                    Err(failure) => trouble.note(failure)?,
-                }
-            }
-            let woken = watch.wait(self.stop);
-            if woken == Woken::Stopped || is_gone(connection) {
-                return Ok(());
-            }
-            match feed.look() {
-                Ok(found) => has_news = found,
-                Err(error) => trouble.note(error.into())?,
-            }
-            if has_news {
-                watch.note_change(woken);
-            }
-        }
     }
 }
 

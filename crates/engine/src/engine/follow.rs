@@ -1,4 +1,4 @@
-//! An engine beside a node: it connects the blocks that the node has, and then each one that comes.
+//! An engine beside a node connects the blocks that the node has, and then each new one.
 
 use crate::engine::Engine;
 use crate::pipeline::error::ConnectError;
@@ -112,11 +112,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         // Before the first look, so that no change is missed.
         let mut watch = Watch::new(sources);
         let first = self.connect_with_figures(sources, observer, figures)?;
+        figures.ended(&first);
         if first.halt != Halt::Finished {
-            figures.ended(&first);
             return Ok(first);
         }
-        figures.ended(&first);
         observer.caught_up(&self.tip());
         let mut said = Said::default();
         let mut retry = Retry::default();
