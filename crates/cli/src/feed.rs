@@ -65,8 +65,9 @@ pub(crate) fn tell(
     Ok(tip)
 }
 
-/// Has `tell` tell what a feed of the directory `data` has, and again each time there is more, until
-/// `stop` is set or `is_wanted` says no. What cannot be read for a while is said, and tried again.
+/// Has `tell` tell what a feed of the directory `data` has, and again each time there is more,
+/// until `stop` is set or `is_wanted` says no. What cannot be read for a while is said, and tried
+/// again.
 pub(crate) fn follow(
     feed: &mut Feed,
     data: &Path,
