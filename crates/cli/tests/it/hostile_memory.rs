@@ -15,6 +15,8 @@ use std::process::Command;
 
 const MIB: u64 = 1 << 20;
 
+const FORMATS: [&str; 4] = ["csv", "jsonl", "parquet", "sqlite"];
+
 /// What docs/trust.md states for commands without `--dbcache`, and for each thread of them.
 const READER: u64 = 96 * MIB;
 const READER_THREAD: u64 = 64 * MIB;
@@ -76,8 +78,9 @@ impl Snapshot {
         }
     }
 
-    /// Loads the snapshot, and has all readers go through the set.
-    fn check_all(&self, name: &str) {
+    /// Loads the snapshot, and has all readers go through the set. The order of ids is a matter of
+    /// readers, so one format is enough for a second order.
+    fn check_all(&self, name: &str, formats: &[&str]) {
         let data = self.scratch.join("data");
         let index = self.coins * BYTES_PER_COIN;
         let mut load = load_command(&self.blocks, &data, "regtest");
@@ -99,7 +102,7 @@ impl Snapshot {
         of_data(&["doctor"], None);
         of_data(&["snapshot", "dump"], Some(&self.scratch.join("dumped")));
         assert!(std::fs::read(self.scratch.join("dumped")).unwrap() == std::fs::read(&self.path).unwrap());
-        for format in ["csv", "jsonl", "parquet", "sqlite"] {
+        for &format in formats {
             let out = self.scratch.join(format);
             let out = out.to_str().unwrap();
             let words = ["export", "coins", "--format", format, "--out", out];
@@ -139,20 +142,20 @@ fn coin(script: Vec<u8>) -> Coin {
 #[test]
 fn large_coins_with_ids_alike() {
     let coins = (0..30_000).map(|number| (outpoint(number, false), coin(vec![0x61; 10_000])));
-    Snapshot::new(coins).check_all("large, alike");
+    Snapshot::new(coins).check_all("large, alike", &FORMATS);
 }
 
 #[test]
 fn large_coins_with_ids_spread() {
     let coins = (0..30_000u64).map(|number| (outpoint(number << 48, true), coin(vec![0x61; 10_000])));
-    Snapshot::new(coins).check_all("large, spread");
+    Snapshot::new(coins).check_all("large, spread", &["parquet"]);
 }
 
 /// More coins than are read at once, whose ids begin with the same bytes.
 #[test]
 fn small_coins_with_ids_alike() {
     let coins = (0..700_000).map(|number| (outpoint(number, false), coin(vec![0x51])));
-    Snapshot::new(coins).check_all("small, alike");
+    Snapshot::new(coins).check_all("small, alike", &FORMATS);
 }
 
 /// Transactions with as many coins as fit into a block.
@@ -162,7 +165,7 @@ fn transactions_of_many_coins() {
         let OutPoint { txid, .. } = outpoint(number << 32, true);
         (0..110_000).map(move |vout| (OutPoint { txid, vout }, coin(Vec::new())))
     });
-    Snapshot::new(coins).check_all("many of one");
+    Snapshot::new(coins).check_all("many of one", &["parquet"]);
 }
 
 /// A block that spends 50 MB of scripts in one transaction, and one that does in many: each thread
