@@ -4,6 +4,7 @@
 pub(crate) mod blocks;
 pub(crate) mod branches;
 pub(crate) mod core_folder;
+pub(crate) mod growth;
 pub(crate) mod lying;
 pub(crate) mod own_set;
 pub(crate) mod python;

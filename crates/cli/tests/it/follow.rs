@@ -2,6 +2,7 @@
 //! killed.
 
 mod consumer;
+mod hours;
 mod node;
 
 use crate::common::{Rng, Scratch, blockmill, run, stats};
@@ -48,7 +49,7 @@ fn stop(mut running: Running) -> Option<i32> {
 /// Where a consumer gets its events: a process of its own, or a socket.
 struct Events {
     lines: Receiver<String>,
-    _process: Option<Running>,
+    process: Option<Running>,
 }
 
 impl Events {
@@ -88,7 +89,7 @@ impl Events {
         });
         Self {
             lines,
-            _process: process,
+            process,
         }
     }
 }

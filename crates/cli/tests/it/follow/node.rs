@@ -14,6 +14,8 @@ use std::path::Path;
 pub(super) struct Node {
     pub(super) writer: NodeWriter,
     pub(super) chain: Vec<Block>,
+    /// Blocks so far, those of left branches too.
+    pub(super) written: u64,
     random: Rng,
 }
 
@@ -28,6 +30,7 @@ impl Node {
         let mut node = Self {
             writer: NodeWriter::new(folder, settings).unwrap(),
             chain: vec![genesis()],
+            written: 0,
             random: Rng::new(seed),
         };
         node.writer.write(&serialize(&node.chain[0])).unwrap();
@@ -79,6 +82,7 @@ impl Node {
         }
         let block = builder.build();
         self.writer.write(&serialize(&block)).unwrap();
+        self.written += 1;
         self.chain.push(block);
     }
 
