@@ -17,7 +17,7 @@ pub(crate) use self::shared::{
     DataArguments, EngineArguments, Force, FromFilesArguments, OlderArgument, SetArguments, chain_of, is_standard,
     or_standard_input, params_of,
 };
-pub(crate) use self::values::{Endpoint, HexBytes, SignaturesArgument, cursor_of};
+pub(crate) use self::values::{Endpoint, HexBytes, SignaturesArgument};
 use self::values::{HashesArgument, network, parse_hex, parse_mebibytes, parse_threads};
 #[cfg(feature = "descriptors")]
 use crate::descriptors::IndexRange;

@@ -1,11 +1,14 @@
 //! Coins and transactions as tables, in the formats of other programs.
 //!
 //! - [`coin_row`], [`transaction_row`]: a coin and a transaction as a row;
+//! - `column`: columns, from which a table of Apache Arrow is made;
 //! - `parquet` and `sqlite` (feature `tables`), [`text`]: the formats;
 //! - [`table`]: a table from its first row to its last;
 //! - [`target`]: the file that the table is written to.
 
 pub(crate) mod coin_row;
+#[cfg(feature = "tables")]
+pub(crate) mod column;
 #[cfg(feature = "tables")]
 pub(crate) mod parquet;
 #[cfg(feature = "tables")]

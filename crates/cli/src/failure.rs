@@ -4,6 +4,8 @@ use crate::advice;
 #[cfg(feature = "descriptors")]
 use crate::descriptors::NoTarget;
 use crate::signals;
+#[cfg(feature = "tables")]
+use arrow_schema::ArrowError;
 use blockmill_audit::{AuditError, KeyError};
 use blockmill_blockfiles::FileError;
 use blockmill_chain::{BlockReadError, Wholeness};
@@ -51,6 +53,10 @@ pub(crate) enum Failure {
     #[cfg(feature = "tables")]
     #[error("{0}")]
     Parquet(#[from] ParquetError),
+    /// A stream of Arrow cannot be written.
+    #[cfg(feature = "tables")]
+    #[error("Arrow: {0}")]
+    Arrow(#[from] ArrowError),
     /// A SQLite database cannot be written.
     #[cfg(feature = "tables")]
     #[error("SQLite: {0}")]
@@ -191,7 +197,7 @@ impl Failure {
             #[cfg(feature = "generate")]
             Self::Generate(_) => 3,
             #[cfg(feature = "tables")]
-            Self::Parquet(_) | Self::Sqlite(_) => 3,
+            Self::Parquet(_) | Self::Arrow(_) | Self::Sqlite(_) => 3,
             Self::Past(_)
             | Self::Feed(_)
             | Self::Stopped(_)

@@ -1,67 +1,38 @@
-//! Blocks that come to the chain and leave it, as lines of JSON (docs/feed.md).
+//! Blocks that come to the chain and leave it, as events for other programs (docs/feed.md).
 //!
+//! - [`event`]: what a consumer is told, and lines of JSON;
+//! - `arrow` (feature `tables`): streams of Apache Arrow;
+//! - [`encoder`]: either of them;
 //! - [`listen`]: for consumers at a socket;
 //! - [`exec`]: for a command.
 
+#[cfg(feature = "tables")]
+mod arrow;
+pub(crate) mod encoder;
+mod event;
 pub(crate) mod exec;
 pub(crate) mod listen;
 
-use crate::export::transaction_row::{BlockRow, TransactionFields};
 use crate::failure::Failure;
+use crate::feed::encoder::Encoder;
 use crate::log;
-use blockmill_block::Network;
 use blockmill_blockfiles::{Watch, Woken};
 use blockmill_coins::Tip;
-use blockmill_datadir::{Feed, FeedBlock, FeedError};
-use serde::Serialize;
+use blockmill_datadir::{Feed, FeedBlocks, FeedError};
 use serde_json::json;
-use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-
-#[derive(Serialize)]
-struct BlockEvent {
-    event: &'static str,
-    #[serde(flatten)]
-    block: BlockRow,
-    previous_block_hash: String,
-    transactions: Vec<TransactionFields>,
-}
-
-/// The line of a block.
-pub(crate) fn block_line(feed: &FeedBlock, network: Network) -> Result<Vec<u8>, Failure> {
-    let transactions = (0..).zip(feed.block.transactions());
-    line(&BlockEvent {
-        event: if feed.is_connected { "connected" } else { "disconnected" },
-        block: BlockRow::new(&feed.block, feed.median_time_past),
-        previous_block_hash: feed.block.block.header().prev_block_hash.to_string(),
-        transactions: transactions
-            .map(|(position, spending)| TransactionFields::new(position, &spending, network))
-            .collect(),
-    })
-}
-
-/// The line after the last block that there is.
-pub(crate) fn tip_line(tip: &Tip) -> Result<Vec<u8>, Failure> {
-    line(&json!({"event": "tip", "height": tip.height, "block_hash": tip.hash.to_string()}))
-}
-
-fn line(event: &impl Serialize) -> Result<Vec<u8>, Failure> {
-    let mut line = serde_json::to_vec(event).map_err(io::Error::from)?;
-    line.push(b'\n');
-    Ok(line)
-}
 
 /// Gives `write` everything that a feed has to tell, and the tip at the end. Returns that.
 pub(crate) fn tell(
     feed: &mut Feed,
-    network: Network,
+    encoder: &Encoder,
     threads: usize,
     write: &mut dyn FnMut(Vec<u8>) -> Result<(), Failure>,
 ) -> Result<Tip, Failure> {
-    let convert = |block: FeedBlock| block_line(&block, network);
-    let tip = feed.run(threads, &convert, write)?;
-    write(tip_line(&tip)?)?;
+    let convert = |blocks: FeedBlocks<'_>| encoder.blocks(blocks);
+    let tip = feed.run_batches(threads, &convert, write)?;
+    write(encoder.tip(&tip)?)?;
     Ok(tip)
 }
 

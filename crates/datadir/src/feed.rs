@@ -7,6 +7,10 @@
 //! fork, so that they can be undone, and then those of the chain. Headers and undo data of
 //! disconnected blocks stay in the directory, and the engine keeps the blocks themselves, so any
 //! block that was ever durable is a cursor.
+//!
+//! - [`request`]: what a consumer asks for at a socket.
+
+pub mod request;
 
 use crate::chain_blocks::{open_undo, read_headers_from, search_own_blocks};
 use crate::error::{OpenError, Remedy};
@@ -21,19 +25,43 @@ use blockmill_chain::spending_block::SpendingBlock;
 use blockmill_coins::Tip;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use thiserror::Error;
 
 /// Bytes of the blocks that a thread converts at a time.
 const RUN_BYTES: u64 = 4 << 20;
 
-/// The block that a consumer has handled last.
+/// The same for each of several feeds of a directory. One whose consumer takes its time holds what
+/// came of them.
+const SHARED_RUN_BYTES: u64 = 1 << 20;
+
+/// The block that a consumer has handled last. As text: a height in digits, or a hash in hex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cursor {
     /// The block of the chain at this height; 0 for a consumer that has nothing yet.
     Height(u32),
     /// A block, whether it is on the chain or not.
     Block(BlockHash),
+}
+
+/// A text is no [`Cursor`].
+#[derive(Debug, Error)]
+#[error("expected a height or the hash of a block: {0}")]
+pub struct NoCursor(String);
+
+impl FromStr for Cursor {
+    type Err = NoCursor;
+
+    fn from_str(text: &str) -> Result<Self, NoCursor> {
+        // No hash is so short.
+        let is_short = text.len() <= 10 && text.bytes().all(|byte| byte.is_ascii_digit());
+        if is_short && let Ok(height) = text.parse() {
+            return Ok(Self::Height(height));
+        }
+        let hash: Result<BlockHash, _> = text.parse();
+        hash.map(Self::Block).map_err(|error| NoCursor(error.to_string()))
+    }
 }
 
 /// Why a feed does not go on.
@@ -74,6 +102,26 @@ pub struct FeedBlock {
     /// The median of the times of the block and the ten before it.
     pub median_time_past: u32,
 }
+
+impl FeedBlock {
+    /// The cursor of a consumer that has handled it: after a block that left the chain its parent.
+    pub fn cursor_after(&self) -> Tip {
+        let block = &self.block.block;
+        match self.is_connected {
+            true => Tip {
+                height: self.block.height,
+                hash: block.hash(),
+            },
+            false => Tip {
+                height: self.block.height - 1,
+                hash: block.header().prev_block_hash,
+            },
+        }
+    }
+}
+
+/// Some blocks that a consumer is to be told, read one after the other.
+pub type FeedBlocks<'a> = &'a mut dyn Iterator<Item = Result<FeedBlock, FeedError>>;
 
 /// An event for a consumer.
 #[derive(Debug, Clone)]
@@ -148,6 +196,9 @@ impl FeedChain {
         Ok(DataDir::open_to_read(&self.path)?.blocks(cursor)?)
     }
 }
+
+/// Converts some blocks to pieces, each with the cursor after it.
+type ConvertBlocks<'a, T, E> = dyn Fn(FeedBlocks<'_>, Tip) -> Result<Vec<(Tip, T)>, E> + Sync + 'a;
 
 /// The blocks of a data directory after a cursor. An iterator over what the consumer is to be told;
 /// it ends with [`FeedEvent::Tip`], and goes on once [`look`](Self::look) has found more.
@@ -295,12 +346,46 @@ impl Feed {
         convert: &(dyn Fn(FeedBlock) -> Result<T, E> + Sync),
         take: &mut dyn FnMut(T) -> Result<(), E>,
     ) -> Result<Tip, E> {
+        let convert = |blocks: FeedBlocks<'_>, _| {
+            let blocks = blocks.map(|block| {
+                let block = block?;
+                Ok((block.cursor_after(), convert(block)?))
+            });
+            blocks.collect::<Result<Vec<_>, E>>()
+        };
+        self.run_pieces(threads, &convert, take)
+    }
+
+    /// As [`run`](Self::run), with several blocks at a time: some MiB of them. Those that `convert`
+    /// does not take count as given.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run). All blocks of which `take` refused what came of them count as not
+    /// given.
+    pub fn run_batches<T: Send, E: Send + From<FeedError>>(
+        &mut self,
+        threads: usize,
+        convert: &(dyn Fn(FeedBlocks<'_>) -> Result<T, E> + Sync),
+        take: &mut dyn FnMut(T) -> Result<(), E>,
+    ) -> Result<Tip, E> {
+        let convert = |blocks: FeedBlocks<'_>, last| Ok(vec![(last, convert(blocks)?)]);
+        self.run_pieces(threads, &convert, take)
+    }
+
+    /// Gives `convert` some blocks with the cursor after the last of them, and each piece of what
+    /// comes of it to `take`. The cursor beside a piece is the one after it.
+    fn run_pieces<T: Send, E: Send + From<FeedError>>(
+        &mut self,
+        threads: usize,
+        convert: &ConvertBlocks<'_, T, E>,
+        take: &mut dyn FnMut(T) -> Result<(), E>,
+    ) -> Result<Tip, E> {
         loop {
             let before = self.cursor;
             if let Some(block) = self.next_disconnected().map_err(E::from)? {
                 let after = std::mem::replace(&mut self.cursor, before);
-                take(convert(block)?)?;
-                self.cursor = after;
+                let pieces = convert(&mut std::iter::once(Ok(block)), after)?;
+                self.take_all(pieces, take)?;
                 continue;
             }
             let shared = Arc::clone(&self.chain);
@@ -314,16 +399,13 @@ impl Feed {
                 return Ok(chain.tip);
             }
             let convert = |heights: RangeInclusive<u32>| {
-                let blocks = heights.map(|height| {
-                    let block = chain.read(height)?;
-                    let hash = block.block.block.hash();
-                    Ok((Tip { hash, height }, convert(block)?))
-                });
-                blocks.collect::<Result<Vec<_>, E>>()
+                let height = *heights.end();
+                let hash = chain.blocks.hash(height).map_err(FeedError::from)?;
+                convert(&mut heights.map(|height| chain.read(height)), Tip { hash, height })
             };
             if Arc::strong_count(&self.chain) <= 2 {
                 // Nobody else waits for the lock.
-                let mut take = |blocks: Vec<(Tip, T)>| self.take_all(blocks, take);
+                let mut take = |pieces: Vec<(Tip, T)>| self.take_all(pieces, take);
                 chain
                     .blocks
                     .for_each_run(first..=chain.tip.height, RUN_BYTES, threads, &convert, &mut take)?;
@@ -331,19 +413,19 @@ impl Feed {
                 let mut length = 0;
                 let last = (first..chain.tip.height).find(|&height| {
                     length += u64::from(chain.blocks.length(height));
-                    length >= RUN_BYTES
+                    length >= SHARED_RUN_BYTES
                 });
-                let blocks = convert(first..=last.unwrap_or(chain.tip.height))?;
+                let pieces = convert(first..=last.unwrap_or(chain.tip.height))?;
                 drop(chain);
-                self.take_all(blocks, take)?;
+                self.take_all(pieces, take)?;
             }
         }
     }
 
-    fn take_all<T, E>(&mut self, blocks: Vec<(Tip, T)>, take: &mut dyn FnMut(T) -> Result<(), E>) -> Result<(), E> {
-        for (block, converted) in blocks {
-            take(converted)?;
-            self.cursor = block;
+    fn take_all<T, E>(&mut self, pieces: Vec<(Tip, T)>, take: &mut dyn FnMut(T) -> Result<(), E>) -> Result<(), E> {
+        for (after, piece) in pieces {
+            take(piece)?;
+            self.cursor = after;
         }
         Ok(())
     }

@@ -80,7 +80,7 @@ mod writer;
 pub use batches::{Batch, for_each_batch_of};
 pub use directory::DataDir;
 pub use error::{OpenError, Remedy};
-pub use feed::{Cursor, Feed, FeedBlock, FeedError, FeedEvent};
+pub use feed::{Cursor, Feed, FeedBlock, FeedBlocks, FeedError, FeedEvent, NoCursor};
 pub use meta::{ChainId, SnapshotMark};
 pub use past::{Earlier, PastError};
 pub use status::Status;

@@ -3,7 +3,6 @@
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_chain::Signatures;
 use blockmill_coins::stats::Hashes;
-use blockmill_datadir::Cursor;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -132,20 +131,6 @@ pub(super) fn parse_assume_valid(text: &str) -> Result<AssumeValid, String> {
     }
     let hash = text.parse().map_err(|error| format!("{error}"))?;
     Ok(AssumeValid(Some(hash)))
-}
-
-/// A height, or the hash of a block.
-pub(crate) fn cursor_of(text: &str) -> Result<Cursor, String> {
-    // No hash is so short.
-    if text.len() <= 10
-        && let Ok(height) = text.parse()
-    {
-        return Ok(Cursor::Height(height));
-    }
-    let hash = text
-        .parse()
-        .map_err(|error| format!("expected a height or the hash of a block: {error}"))?;
-    Ok(Cursor::Block(hash))
 }
 
 /// Where consumers connect.

@@ -1,13 +1,13 @@
 //! A table as a Parquet file, compressed by Zstandard: a row group for each piece of it. The
 //! columns of a group are encoded by the thread that has its rows.
 
+use crate::export::column::{Column, fields_and_values};
 use crate::export::table::{Rows, Written};
 use crate::export::target::Target;
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
-use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, StructArray};
-use arrow_buffer::OffsetBuffer;
-use arrow_schema::{ArrowError, Field, Fields, Schema};
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, ZstdLevel};
@@ -17,52 +17,6 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 use std::marker::PhantomData;
 use std::sync::Arc;
-
-/// A column of some rows.
-pub(crate) struct Column {
-    field: Field,
-    values: ArrayRef,
-}
-
-impl Column {
-    /// A column in which every row has a value.
-    pub(crate) fn new(name: &str, values: impl Array + 'static) -> Self {
-        Self {
-            field: Field::new(name, values.data_type().clone(), false),
-            values: Arc::new(values),
-        }
-    }
-
-    /// A column in which a row may have none.
-    pub(crate) fn nullable(name: &str, values: impl Array + 'static) -> Self {
-        let column = Self::new(name, values);
-        Self {
-            field: column.field.with_nullable(true),
-            ..column
-        }
-    }
-
-    /// A column of lists, whose items are rows with columns of their own; `lengths` are the numbers
-    /// of items.
-    pub(crate) fn of_lists(
-        name: &str,
-        items: Vec<Column>,
-        lengths: impl IntoIterator<Item = usize>,
-    ) -> Result<Self, ArrowError> {
-        let (fields, values) = fields_and_values(items);
-        let items = StructArray::try_new(fields, values, None)?;
-        let item = Field::new("item", items.data_type().clone(), false);
-        let offsets = OffsetBuffer::from_lengths(lengths);
-        let lists = ListArray::try_new(Arc::new(item), offsets, Arc::new(items), None)?;
-        Ok(Self::new(name, lists))
-    }
-}
-
-fn fields_and_values(columns: Vec<Column>) -> (Fields, Vec<ArrayRef>) {
-    let pairs = columns.into_iter().map(|column| (column.field, column.values));
-    let (fields, values): (Vec<Field>, _) = pairs.unzip();
-    (fields.into(), values)
-}
 
 /// Rows as columns.
 pub(crate) trait Columns: Sized {

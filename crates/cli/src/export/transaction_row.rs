@@ -1,7 +1,7 @@
 //! A transaction of a block as a row of a table, with the coins that it spends.
 
 #[cfg(feature = "tables")]
-mod columns;
+pub(crate) mod columns;
 
 use crate::script_pubkey::{ScriptKind, address};
 use blockmill_block::{CoinRef, Input, Network, Output, Txid, hex};
@@ -11,8 +11,8 @@ use serde::Serialize;
 /// What is said of a block, and what all its rows have in common.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct BlockRow {
-    height: u32,
-    block_hash: String,
+    pub(crate) height: u32,
+    pub(crate) block_hash: String,
     block_time: u32,
     /// The median of the times of this block and the ten before it.
     block_mediantime: u32,

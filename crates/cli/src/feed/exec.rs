@@ -5,14 +5,14 @@
 //! ever. The block that was handled last is noted in the data directory, so that a later `follow`
 //! goes on there.
 
-use crate::arguments::cursor_of;
 use crate::failure::Failure;
-use crate::feed::{block_line, follow};
+use crate::feed::event::Event;
+use crate::feed::follow;
 use crate::log;
 use blockmill_block::Network;
 use blockmill_blockfiles::read_regular;
 use blockmill_coins::Tip;
-use blockmill_datadir::{Cursor, Feed, FeedBlock};
+use blockmill_datadir::{Cursor, Feed, FeedBlock, NoCursor};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::Write;
@@ -65,19 +65,8 @@ impl Runner<'_> {
     /// Runs the command for all blocks that there are.
     fn catch_up(&self, feed: &mut Feed) -> Result<(), Failure> {
         let convert = |block: FeedBlock| {
-            let height = block.block.height;
-            // After a block that has left the chain its parent is the one that was handled last.
-            let handled = match block.is_connected {
-                true => Tip {
-                    height,
-                    hash: block.block.block.hash(),
-                },
-                false => Tip {
-                    height: height - 1,
-                    hash: block.block.block.header().prev_block_hash,
-                },
-            };
-            Ok((block_line(&block, self.network)?, handled))
+            let handled = block.cursor_after();
+            Ok((Event::of_block(&block, self.network).line()?, handled))
         };
         feed.run(1, &convert, &mut |(line, handled): (Vec<u8>, Tip)| {
             self.until_done(&line, &handled)?;
@@ -161,8 +150,8 @@ impl Runner<'_> {
             return Ok(None);
         };
         let text = String::from_utf8(bytes).unwrap_or_default();
-        let cursor =
-            cursor_of(text.trim_end()).map_err(|why| Failure::Corrupt(format!("{}: {why}", path.display())))?;
+        let cursor = text.trim_end().parse();
+        let cursor = cursor.map_err(|why: NoCursor| Failure::Corrupt(format!("{}: {why}", path.display())))?;
         Ok(Some(cursor))
     }
 

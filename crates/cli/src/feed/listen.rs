@@ -1,16 +1,17 @@
 //! A socket at which consumers get their feeds.
 //!
-//! A consumer sends one line: `blockmill-feed 1 CURSOR`, the cursor being the block that it has
-//! handled last, by hash or height. It gets lines of JSON from then on, and ends the feed by
+//! A consumer sends one line, a [`Request`]. It gets its events from then on, and ends the feed by
 //! closing the connection. Each consumer has a thread of its own, and they share what is known of
 //! the chain, so one that does not read delays no other.
 
-use crate::arguments::{Endpoint, cursor_of};
+use crate::arguments::Endpoint;
 use crate::failure::Failure;
+use crate::feed::encoder::Encoder;
 use crate::feed::{follow, tell};
 use crate::log;
 use blockmill_block::Network;
-use blockmill_datadir::{Cursor, Feed};
+use blockmill_datadir::Feed;
+use blockmill_datadir::feed::request::{FeedFormat, NoRequest, REQUEST_MAX, Request, RequestReader};
 use serde_json::json;
 use std::cell::RefCell;
 use std::fs;
@@ -22,20 +23,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Consumers at a time. Each takes a thread, and memory for some blocks as JSON.
+/// Consumers at a time. Each takes a thread, and memory for the events of some blocks.
 const CONSUMERS_MAX: usize = 32;
-
-/// Most bytes of the line that a consumer sends: the words, and a hash.
-const LINE_MAX: usize = 128;
 
 /// Time that a consumer has to send its line, or to take the reason why it is refused.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The same on the thread that accepts connections.
+const NO_TIME: Duration = Duration::from_millis(1);
+
+/// Pieces of what a consumer sends that are read before it is refused.
+const UNREAD_MAX: usize = 64;
+
 /// Between two looks whether a connection has come, or whether the process is to stop.
 const STEP: Duration = Duration::from_millis(20);
-
-/// What the line begins with: the protocol and its version.
-const WORDS: &str = "blockmill-feed 1 ";
 
 /// A connection of either kind.
 trait Connection: Read + Write + Send {
@@ -119,6 +120,8 @@ fn remove_unused(path: &Path) -> io::Result<()> {
 pub(crate) struct Server<'a> {
     pub(crate) data: &'a Path,
     pub(crate) network: Network,
+    /// For consumers that name none.
+    pub(crate) format: FeedFormat,
     /// What is known of the chain.
     pub(crate) feed: &'a Feed,
     pub(crate) stop: &'a AtomicBool,
@@ -131,6 +134,8 @@ impl Server<'_> {
         let listener = Listener::bind(endpoint).map_err(usage)?;
         let name = listener.name().map_err(usage)?;
         log::info("listening", &format!("feeds at {name}"), json!({"address": name}));
+        // It is what those get that are refused before they have named a format.
+        let encoder = Encoder::new(self.format, self.network)?;
         let consumers = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             while !self.is_stopped() {
@@ -139,20 +144,20 @@ impl Server<'_> {
                     std::thread::sleep(STEP);
                     continue;
                 };
-                if consumers.load(Ordering::Relaxed) == CONSUMERS_MAX {
-                    let _ = connection.set_limits(STEP, STEP);
-                    refuse(
-                        &mut *connection,
-                        &format!("there are {CONSUMERS_MAX} consumers already"),
-                    );
+                let Some(seat) = Seat::take(&consumers) else {
+                    let why = format!("there are {CONSUMERS_MAX} consumers already");
+                    refuse(&mut *connection, &encoder, why, NO_TIME);
                     continue;
+                };
+                let encoder = &encoder;
+                let consumer = move || {
+                    let _seat = seat;
+                    self.answer(&mut *connection, encoder);
+                };
+                // Without a thread the connection is closed.
+                if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, consumer) {
+                    log::warning("feed_refused", &error.to_string(), json!({"detail": error.to_string()}));
                 }
-                consumers.fetch_add(1, Ordering::Relaxed);
-                let consumers = &consumers;
-                scope.spawn(move || {
-                    self.answer(&mut *connection);
-                    consumers.fetch_sub(1, Ordering::Relaxed);
-                });
             }
         });
         Ok(())
@@ -163,47 +168,65 @@ impl Server<'_> {
     }
 
     /// Serves one consumer.
-    fn answer(&self, connection: &mut dyn Connection) {
+    fn answer(&self, connection: &mut dyn Connection, default: &Encoder) {
         let _ = connection.set_limits(STEP, STEP);
-        let outcome = self.read_cursor(connection).and_then(|cursor| {
-            let mut feed = self.feed.another(cursor)?;
-            // Both take the connection, one after the other.
-            let connection = RefCell::new(&mut *connection);
-            let mut tell = |feed: &mut Feed| {
-                let mut write = |line: Vec<u8>| self.write(&mut **connection.borrow_mut(), &line);
-                tell(feed, self.network, 1, &mut write).map(drop)
-            };
-            let mut is_there = || !is_gone(&mut **connection.borrow_mut());
-            follow(&mut feed, self.data, self.stop, &mut tell, &mut is_there)
+        let request = self.read_request(connection).and_then(|request| {
+            let format = request.format.unwrap_or(self.format);
+            Ok((Encoder::new(format, self.network)?, request.cursor))
         });
-        match outcome {
-            Ok(()) | Err(Failure::Stream(_)) => {}
+        let (encoder, cursor) = match request {
+            Ok(request) => request,
+            Err(Failure::Stream(_)) => return,
+            Err(failure) => return refuse(connection, default, failure.message(), PATIENCE),
+        };
+        let mut feed = match self.feed.another(cursor) {
+            Ok(feed) => feed,
+            Err(error) => return refuse(connection, &encoder, Failure::from(error).message(), PATIENCE),
+        };
+        match self.give(connection, &encoder, &mut feed) {
+            Ok(()) => {
+                let _ = connection.write_all(encoder.end());
+            }
+            // It is gone, or the process ends while it does not read.
+            Err(Failure::Stream(_)) => {}
             Err(failure) => {
                 let _ = connection.set_limits(STEP, PATIENCE);
-                refuse(connection, &failure.message());
+                let _ = say_why(connection, &encoder, failure.message());
             }
         }
     }
 
-    /// The cursor that a consumer sends.
-    fn read_cursor(&self, connection: &mut dyn Connection) -> Result<Cursor, Failure> {
-        let wrong = || Failure::Usage(format!("send one line: {WORDS}HEIGHT|HASH"));
-        let (mut line, end) = (Vec::new(), Instant::now() + PATIENCE);
-        while !line.ends_with(b"\n") {
-            if line.len() == LINE_MAX || Instant::now() > end {
-                return Err(wrong());
-            }
-            let mut byte = [0];
-            match connection.read(&mut byte) {
+    /// Gives a consumer its feed, until it is gone or the flag is set.
+    fn give(&self, connection: &mut dyn Connection, encoder: &Encoder, feed: &mut Feed) -> Result<(), Failure> {
+        self.write(connection, &encoder.head()?)?;
+        // Both take the connection, one after the other.
+        let connection = RefCell::new(connection);
+        let mut tell = |feed: &mut Feed| {
+            let mut write = |bytes: Vec<u8>| self.write(&mut **connection.borrow_mut(), &bytes);
+            tell(feed, encoder, 1, &mut write).map(drop)
+        };
+        let mut is_there = || !is_gone(&mut **connection.borrow_mut());
+        follow(feed, self.data, self.stop, &mut tell, &mut is_there)
+    }
+
+    /// What a consumer sends first.
+    fn read_request(&self, connection: &mut dyn Connection) -> Result<Request, Failure> {
+        let (mut reader, end) = (RequestReader::default(), Instant::now() + PATIENCE);
+        let mut bytes = [0; REQUEST_MAX];
+        loop {
+            let read = match connection.read(&mut bytes) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                Ok(_) => line.push(byte[0]),
-                Err(error) if is_timeout(&error) && !self.is_stopped() => {}
+                Ok(length) => reader.take(&bytes[..length]),
+                Err(error) if is_timeout(&error) && !self.is_stopped() => Ok(None),
                 Err(error) => return Err(error.into()),
+            };
+            match read {
+                Ok(Some(request)) => return Ok(request),
+                Ok(None) if Instant::now() < end => {}
+                Ok(None) => return Err(Failure::Usage(NoRequest.to_string())),
+                Err(wrong) => return Err(Failure::Usage(wrong.to_string())),
             }
         }
-        let line = String::from_utf8(line).map_err(|_| wrong())?;
-        let cursor = line.trim_end().strip_prefix(WORDS).ok_or_else(wrong)?;
-        cursor_of(cursor).map_err(|_| wrong())
     }
 
     /// Writes, for as long as the consumer takes, until the flag is set.
@@ -220,10 +243,45 @@ impl Server<'_> {
     }
 }
 
+/// A place among the consumers, until it is dropped.
+struct Seat<'a>(&'a AtomicUsize);
+
+impl<'a> Seat<'a> {
+    /// Only the thread that accepts connections takes any.
+    fn take(consumers: &'a AtomicUsize) -> Option<Self> {
+        if consumers.load(Ordering::Relaxed) >= CONSUMERS_MAX {
+            return None;
+        }
+        consumers.fetch_add(1, Ordering::Relaxed);
+        Some(Self(consumers))
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Tells a consumer why it gets no more.
-fn refuse(connection: &mut dyn Connection, why: &str) {
+fn say_why(connection: &mut dyn Connection, encoder: &Encoder, why: String) -> Result<(), Failure> {
+    connection.write_all(&encoder.error(why)?)?;
+    Ok(connection.write_all(encoder.end())?)
+}
+
+/// Tells a consumer that has got nothing why it gets nothing.
+fn refuse(connection: &mut dyn Connection, encoder: &Encoder, why: String, patience: Duration) {
+    let _ = connection.set_limits(STEP.min(patience), STEP.max(patience));
+    // Over TCP, what was not read would make the system take back what was written.
+    for _ in 0..UNREAD_MAX {
+        if !matches!(connection.read(&mut [0; 1024]), Ok(1..)) {
+            break;
+        }
+    }
     // Whoever is gone need not know.
-    let _ = writeln!(connection, "{}", json!({"event": "error", "error": why}));
+    let head = encoder.head().unwrap_or_default();
+    let _ = connection.write_all(&head);
+    let _ = say_why(connection, encoder, why);
 }
 
 fn is_timeout(error: &io::Error) -> bool {

@@ -1,9 +1,11 @@
 //! `follow` and `feed`: a consumer has the coins of a set that moves, by events alone, whoever is
 //! killed.
 
+mod arrow;
 mod consumer;
 mod hours;
 mod node;
+mod sockets;
 
 use crate::common::{Rng, Scratch, blockmill, run, stats};
 use consumer::{Consumer, set_of};
@@ -368,15 +370,25 @@ fn a_command_is_run_for_each_block() {
     assert!(set_of(&place.data).0 == consumer.coins);
 }
 
-/// The last block of code of a language in docs/feed.md.
-fn code_of_document(language: &str) -> String {
+/// The last block of code of a language in docs/feed.md that begins with some words.
+fn code_of_document(language: &str, begin: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/feed.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let (_, begun) = text.rsplit_once(&format!("```{language}\n")).unwrap();
-    begun.split("```").next().unwrap().to_owned()
+    let (_, begun) = text.rsplit_once(&format!("```{language}\n{begin}")).unwrap();
+    begin.to_owned() + begun.split("```").next().unwrap()
 }
 
-/// Both examples of docs/feed.md, over a chain that goes on after they were killed.
+/// Folders of commands, with ours.
+fn path_with_command() -> String {
+    let command = Path::new(env!("CARGO_BIN_EXE_blockmill"));
+    format!(
+        "{}:{}",
+        command.parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    )
+}
+
+/// The examples of docs/feed.md for JSON, over a chain that goes on after they were killed.
 #[test]
 fn the_consumers_of_the_document_work() {
     let has = |name: &str| Command::new(name).arg("--version").output().is_ok();
@@ -386,12 +398,7 @@ fn the_consumers_of_the_document_work() {
     (0..20).for_each(|_| node.mine());
     let follower = place.follow();
     place.wait_for_data();
-    let folder = Path::new(env!("CARGO_BIN_EXE_blockmill"))
-        .parent()
-        .unwrap()
-        .display()
-        .to_string();
-    let path = format!("{folder}:{}", std::env::var("PATH").unwrap());
+    let path = path_with_command();
     let begin = |program: &str, arguments: &[&str], out: Stdio| {
         let mut command = Command::new(program);
         Running::of(
@@ -403,7 +410,10 @@ fn the_consumers_of_the_document_work() {
         )
     };
     if has("python3") {
-        let program = scratch.write("consumer.py", code_of_document("python").as_bytes());
+        let program = scratch.write(
+            "consumer.py",
+            code_of_document("python", "import json, sqlite3").as_bytes(),
+        );
         for _ in 0..4 {
             let running = begin("python3", &[program.to_str().unwrap()], Stdio::inherit());
             (0..5).for_each(|_| node.step());
@@ -449,7 +459,7 @@ fn the_consumers_of_the_document_work() {
     }
     if has("jq") {
         // The chain of the document is longer.
-        let program = code_of_document("sh").replace("--from 840000", "--from 110");
+        let program = code_of_document("sh", "# A line").replace("--from 840000", "--from 110");
         let mut running = begin("sh", &["-c", &program], Stdio::piped());
         let mut lines = BufReader::new(running.0.stdout.take().unwrap()).lines();
         let first = lines.next().unwrap().unwrap();

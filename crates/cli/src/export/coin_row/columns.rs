@@ -1,7 +1,8 @@
 //! Coins as columns.
 
 use crate::export::coin_row::{COLUMNS, CoinRow};
-use crate::export::parquet::{Column, Columns};
+use crate::export::column::Column;
+use crate::export::parquet::Columns;
 use arrow_array::{BooleanArray, Int64Array, StringArray, UInt32Array};
 use arrow_schema::ArrowError;
 

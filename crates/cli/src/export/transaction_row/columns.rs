@@ -1,7 +1,8 @@
 //! Transactions as columns, with lists of their inputs and outputs.
 
-use crate::export::parquet::{Column, Columns};
-use crate::export::transaction_row::TransactionRow;
+use crate::export::column::Column;
+use crate::export::parquet::Columns;
+use crate::export::transaction_row::{BlockRow, TransactionFields, TransactionRow};
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::{BooleanArray, Int32Array, Int64Array, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field};
@@ -14,8 +15,8 @@ fn optional_text<'r, R: 'r>(rows: impl Iterator<Item = &'r R>, of: fn(&'r R) -> 
     rows.map(of).collect()
 }
 
-fn input_columns(rows: &[TransactionRow]) -> Vec<Column> {
-    let inputs = || rows.iter().flat_map(|row| &row.transaction.inputs);
+fn input_columns(transactions: &[&TransactionFields]) -> Vec<Column> {
+    let inputs = || transactions.iter().flat_map(|transaction| &transaction.inputs);
     let mut witnesses = ListBuilder::new(StringBuilder::new()).with_field(Field::new("item", DataType::Utf8, false));
     for input in inputs() {
         witnesses.append_value(input.witness.iter().map(Some));
@@ -41,8 +42,8 @@ fn input_columns(rows: &[TransactionRow]) -> Vec<Column> {
     ]
 }
 
-fn output_columns(rows: &[TransactionRow]) -> Vec<Column> {
-    let outputs = || rows.iter().flat_map(|row| &row.transaction.outputs);
+fn output_columns(transactions: &[&TransactionFields]) -> Vec<Column> {
+    let outputs = || transactions.iter().flat_map(|transaction| &transaction.outputs);
     vec![
         Column::new(
             "vout",
@@ -58,6 +59,51 @@ fn output_columns(rows: &[TransactionRow]) -> Vec<Column> {
     ]
 }
 
+/// The columns of blocks, after height and hash. Rows without a block have nulls.
+pub(crate) fn header_columns(blocks: &[Option<&BlockRow>]) -> Vec<Column> {
+    let strings = |of: fn(&BlockRow) -> &str| blocks.iter().map(|block| block.map(of)).collect::<StringArray>();
+    let small = |of: fn(&BlockRow) -> u32| blocks.iter().map(|block| block.map(of)).collect::<UInt32Array>();
+    let large = |of: fn(&BlockRow) -> u64| blocks.iter().map(|block| block.map(of)).collect::<UInt64Array>();
+    let versions = blocks.iter().map(|block| block.map(|block| block.block_version));
+    vec![
+        Column::nullable("block_time", small(|block| block.block_time)),
+        Column::nullable("block_mediantime", small(|block| block.block_mediantime)),
+        Column::nullable("block_version", versions.collect::<Int32Array>()),
+        Column::nullable("merkle_root", strings(|block| &block.merkle_root)),
+        Column::nullable("bits", strings(|block| &block.bits)),
+        Column::nullable("nonce", small(|block| block.nonce)),
+        Column::nullable("block_size", large(|block| block.block_size)),
+        Column::nullable("block_weight", large(|block| block.block_weight)),
+    ]
+}
+
+/// The columns of transactions, with lists of their inputs and outputs.
+pub(crate) fn transaction_columns(transactions: &[&TransactionFields]) -> Result<Vec<Column>, ArrowError> {
+    let rows = || transactions.iter().copied();
+    let string = |of| text(rows(), of);
+    let small = |of: fn(&TransactionFields) -> u32| UInt32Array::from_iter_values(rows().map(of));
+    let large = |of: fn(&TransactionFields) -> u64| UInt64Array::from_iter_values(rows().map(of));
+    let coinbases: Vec<bool> = rows().map(|row| row.coinbase).collect();
+    let fees: Int64Array = rows().map(|row| row.fee).collect();
+    let input_counts = rows().map(|row| Some(row.inputs.len()));
+    let output_counts = rows().map(|row| Some(row.outputs.len()));
+    Ok(vec![
+        Column::new("position", small(|row| row.position)),
+        Column::new("txid", string(|row| &row.txid)),
+        Column::new("wtxid", string(|row| &row.wtxid)),
+        Column::new("version", small(|row| row.version)),
+        Column::new("locktime", small(|row| row.locktime)),
+        Column::new("size", large(|row| row.size)),
+        Column::new("vsize", large(|row| row.vsize)),
+        Column::new("weight", large(|row| row.weight)),
+        Column::new("sigop_cost", large(|row| row.sigop_cost)),
+        Column::new("coinbase", BooleanArray::from(coinbases)),
+        Column::nullable("fee", fees),
+        Column::of_lists("inputs", input_columns(transactions), input_counts)?.without_nulls(),
+        Column::of_lists("outputs", output_columns(transactions), output_counts)?.without_nulls(),
+    ])
+}
+
 impl Columns for TransactionRow {
     const WITHOUT_DICTIONARY: &[&str] = &[
         "txid",
@@ -68,38 +114,15 @@ impl Columns for TransactionRow {
     ];
 
     fn columns(rows: &[Self]) -> Result<Vec<Column>, ArrowError> {
-        let string = |of| text(rows.iter(), of);
-        let small = |of: fn(&Self) -> u32| UInt32Array::from_iter_values(rows.iter().map(of));
-        let large = |of: fn(&Self) -> u64| UInt64Array::from_iter_values(rows.iter().map(of));
-        let versions = rows.iter().map(|row| row.block.block_version);
-        let coinbases: Vec<bool> = rows.iter().map(|row| row.transaction.coinbase).collect();
-        let fees: Int64Array = rows.iter().map(|row| row.transaction.fee).collect();
-        let input_counts = rows.iter().map(|row| row.transaction.inputs.len());
-        let output_counts = rows.iter().map(|row| row.transaction.outputs.len());
-        Ok(vec![
-            Column::new("height", small(|row| row.block.height)),
-            Column::new("block_hash", string(|row| &row.block.block_hash)),
-            Column::new("block_time", small(|row| row.block.block_time)),
-            Column::new("block_mediantime", small(|row| row.block.block_mediantime)),
-            Column::new("block_version", Int32Array::from_iter_values(versions)),
-            Column::new("merkle_root", string(|row| &row.block.merkle_root)),
-            Column::new("bits", string(|row| &row.block.bits)),
-            Column::new("nonce", small(|row| row.block.nonce)),
-            Column::new("block_size", large(|row| row.block.block_size)),
-            Column::new("block_weight", large(|row| row.block.block_weight)),
-            Column::new("position", small(|row| row.transaction.position)),
-            Column::new("txid", string(|row| &row.transaction.txid)),
-            Column::new("wtxid", string(|row| &row.transaction.wtxid)),
-            Column::new("version", small(|row| row.transaction.version)),
-            Column::new("locktime", small(|row| row.transaction.locktime)),
-            Column::new("size", large(|row| row.transaction.size)),
-            Column::new("vsize", large(|row| row.transaction.vsize)),
-            Column::new("weight", large(|row| row.transaction.weight)),
-            Column::new("sigop_cost", large(|row| row.transaction.sigop_cost)),
-            Column::new("coinbase", BooleanArray::from(coinbases)),
-            Column::nullable("fee", fees),
-            Column::of_lists("inputs", input_columns(rows), input_counts)?,
-            Column::of_lists("outputs", output_columns(rows), output_counts)?,
-        ])
+        let heights = rows.iter().map(|row| row.block.height);
+        let blocks: Vec<_> = rows.iter().map(|row| Some(&row.block)).collect();
+        let transactions: Vec<_> = rows.iter().map(|row| &row.transaction).collect();
+        let mut columns = vec![
+            Column::new("height", UInt32Array::from_iter_values(heights)),
+            Column::new("block_hash", text(rows.iter(), |row| &row.block.block_hash)),
+        ];
+        columns.extend(header_columns(&blocks).into_iter().map(Column::without_nulls));
+        columns.append(&mut transaction_columns(&transactions)?);
+        Ok(columns)
     }
 }

@@ -27,7 +27,7 @@ impl Python {
         None
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new("python3");
         command.env("PYTHONPATH", &self.modules);
         command
