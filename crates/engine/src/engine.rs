@@ -5,6 +5,7 @@
 //!
 //! - `options`: how an engine is to work;
 //! - `open`: an engine is opened;
+//! - `durable`: an observer that hears of blocks once they are durable;
 //! - `follow`: an engine beside a node;
 //! - `submit`: blocks one by one, with a verdict each;
 //! - `load_snapshot`: a set instead of the blocks up to its base.
@@ -12,12 +13,14 @@
 #[doc(hidden)]
 pub mod internals;
 
+mod durable;
 mod follow;
 mod load_snapshot;
 mod open;
 mod options;
 mod submit;
 
+pub use durable::DurableObserver;
 pub use load_snapshot::LoadSnapshotError;
 pub use open::EngineBuilder;
 pub use options::Options;

@@ -70,7 +70,7 @@ pub use blockmill_datadir::{
     Batch, ChainId, CoinLookup, DataDir, Earlier, OpenError, PastError, Reach, Remedy, SnapshotMark, Status, UtxoSet,
     for_each_batch_of,
 };
-pub use engine::{Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};
+pub use engine::{DurableObserver, Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};
 pub use pipeline::error::ConnectError;
 pub use plan::Plan;
 pub use report::connect_report::ConnectReport;

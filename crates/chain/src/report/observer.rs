@@ -65,9 +65,9 @@ pub struct BlockChange<'a> {
 /// An index may be built of [`connected`](Self::connected) and
 /// [`disconnected`](Self::disconnected). What they say of blocks above the last flush is lost by a
 /// kill, and said again by the next run.
-/// So an index that is kept must note which block it is at. At the start it takes back the blocks
-/// above the engine's tip, or waits until the engine is there again. A feed of the data directory
-/// (`Feed` in `blockmill-datadir`) says only what no kill takes back, from any such block on.
+/// So an index that is kept should hear of blocks once they are durable: by `DurableObserver` in
+/// `blockmill-engine`, which begins at the block that the index has handled last, or in another
+/// process by a feed of the data directory (`Feed` in `blockmill-datadir`).
 pub trait Observer {
     /// A block was connected to the tip of the active chain. All its rules hold.
     fn connected(&mut self, change: &BlockChange<'_>) {

@@ -17,6 +17,7 @@ mod differential {
     pub(crate) mod random;
 }
 mod doctor;
+mod durable_observer;
 mod failing_store;
 mod fetching;
 mod follow;

@@ -1,0 +1,133 @@
+//! An observer that hears of blocks once they are durable.
+
+use blockmill_chain::report::events::Event;
+use blockmill_chain::report::observer::{BlockChange, Indexing, Observer, Progress};
+use blockmill_chain::spending_block::SpendingBlock;
+use blockmill_coins::Tip;
+use blockmill_datadir::{Cursor, Feed, FeedError, FeedEvent};
+use std::path::Path;
+
+/// Passes on to an observer, from a block on that it has handled last, which blocks have come and
+/// left: once each, when a flush has made them durable. After a kill the observer hears first which
+/// of its blocks left the chain, each with the coins that it spent, and then what came.
+///
+/// The blocks are read once more, on the connecting thread. What else happens is passed on at once.
+///
+/// ```
+/// use blockmill_block::Network;
+/// use blockmill_engine::datadir::Cursor;
+/// use blockmill_engine::{BlockChange, DurableObserver, Engine, Observer};
+/// use blockmill_kernel::KernelVerifier;
+/// # use blockmill_chaingen::{ChainSpec, Profile, write_chain};
+/// # let directory = tempfile::tempdir()?;
+/// # let (blocks, data) = (directory.path().join("blocks"), directory.path().join("data"));
+/// # write_chain(&blocks, &ChainSpec::new(Profile::Utxo, 110, 1), &mut |_| ())?;
+///
+/// /// Counts inputs. One that is kept has the hash of its last block beside its number.
+/// #[derive(Default)]
+/// struct Inputs(usize);
+///
+/// impl Observer for Inputs {
+///     fn connected(&mut self, change: &BlockChange<'_>) {
+///         self.0 += change.undo.coins().len();
+///     }
+///
+///     fn disconnected(&mut self, change: &BlockChange<'_>) {
+///         self.0 -= change.undo.coins().len();
+///     }
+/// }
+///
+/// let mut engine = Engine::builder(&data).network(Network::Regtest).open(KernelVerifier)?;
+/// let mut inputs = Inputs::default();
+/// let mut observer = DurableObserver::new(&data, Cursor::Height(0), &mut inputs)?;
+/// let report = engine.connect(&[blocks], &mut observer)?;
+/// assert_eq!(observer.finish()?.hash, report.tip);
+/// assert_eq!(inputs.0 as u64, report.totals.inputs);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct DurableObserver<'o> {
+    feed: Feed,
+    observer: &'o mut dyn Observer,
+}
+
+impl<'o> DurableObserver<'o> {
+    /// Tells `observer` what the data directory at `data` has to tell after `cursor`, the block that
+    /// it has handled last.
+    ///
+    /// # Errors
+    /// [`FeedError`].
+    pub fn new(data: &Path, cursor: Cursor, observer: &'o mut dyn Observer) -> Result<Self, FeedError> {
+        let feed = Feed::open(data, cursor)?;
+        let mut durable = Self { feed, observer };
+        durable.tell()?;
+        Ok(durable)
+    }
+
+    /// The block that the observer was told of last.
+    pub fn cursor(&self) -> Tip {
+        self.feed.cursor()
+    }
+
+    /// Tells the observer what is left. Returns the tip.
+    ///
+    /// # Errors
+    /// [`FeedError`], also one that the last flushes met: then the observer is at
+    /// [`cursor`](Self::cursor), and may go on from there later.
+    pub fn finish(mut self) -> Result<Tip, FeedError> {
+        self.tell()?;
+        Ok(self.cursor())
+    }
+
+    /// Tells the observer what is durable and was not told.
+    fn tell(&mut self) -> Result<(), FeedError> {
+        if !self.feed.look()? {
+            return Ok(());
+        }
+        for event in &mut self.feed {
+            match event? {
+                FeedEvent::Connected(block) => self.observer.connected(&change(&block)),
+                FeedEvent::Disconnected(block) => self.observer.disconnected(&change(&block)),
+                FeedEvent::Tip(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn change(block: &SpendingBlock) -> BlockChange<'_> {
+    BlockChange {
+        height: block.height,
+        block: &block.block,
+        undo: &block.undo,
+    }
+}
+
+impl Observer for DurableObserver<'_> {
+    fn indexing(&mut self, indexing: &Indexing) {
+        self.observer.indexing(indexing);
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        self.observer.progress(progress);
+    }
+
+    fn coins(&mut self, coins: u64, share: f64) {
+        self.observer.coins(coins, share);
+    }
+
+    fn looking_back(&mut self, blocks: u32, of: u32) {
+        self.observer.looking_back(blocks, of);
+    }
+
+    fn caught_up(&mut self, tip: &Tip) {
+        self.observer.caught_up(tip);
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Flushed(_) = event {
+            // What cannot be read now is told after a later flush, or at the end.
+            let _ = self.tell();
+        }
+        self.observer.event(event);
+    }
+}
