@@ -2,7 +2,7 @@
 //! killed.
 
 mod consumer;
-mod node;
+pub(crate) mod node;
 
 use crate::common::{Rng, Scratch, blockmill, run, stats};
 use consumer::{Consumer, set_of};

@@ -11,14 +11,14 @@ use blockmill_chaingen::node_writer::{NodeSettings, NodeWriter};
 use std::path::Path;
 
 /// A node with a chain, which writes its blocks.
-pub(super) struct Node {
+pub(crate) struct Node {
     pub(super) writer: NodeWriter,
-    pub(super) chain: Vec<Block>,
+    pub(crate) chain: Vec<Block>,
     random: Rng,
 }
 
 impl Node {
-    pub(super) fn new(folder: &Path, seed: u64) -> Self {
+    pub(crate) fn new(folder: &Path, seed: u64) -> Self {
         let settings = NodeSettings {
             magic: Network::Regtest.magic().0,
             key: [0x5a; 8],
@@ -39,7 +39,7 @@ impl Node {
         self.chain.len() - 1
     }
 
-    pub(super) fn hash(&self) -> String {
+    pub(crate) fn hash(&self) -> String {
         self.chain[self.height()].block_hash().to_string()
     }
 
@@ -67,7 +67,7 @@ impl Node {
         vec![first, second]
     }
 
-    pub(super) fn mine(&mut self) {
+    pub(crate) fn mine(&mut self) {
         let tip = &self.chain[self.height()];
         let (height, time) = (
             self.chain.len() as u32,
