@@ -354,10 +354,14 @@ mod tests {
         assert!(parses(
             "blockmill connect --blocks a b --data d --network regtest --par 3"
         ));
-        assert!(parses("blockmill connect --blocks a --data d --metrics 9332"));
-        assert!(parses("blockmill connect --blocks a --data d --metrics localhost:9332"));
-        assert!(parses("blockmill connect --blocks a --data d --metrics [::1]:9332"));
-        assert!(!parses("blockmill connect --blocks a --data d --metrics localhost"));
+        #[cfg(feature = "http")]
+        {
+            assert!(parses("blockmill connect --blocks a --data d --http 9332"));
+            assert!(parses("blockmill follow --blocks a --data d --http localhost:9332"));
+            assert!(parses("blockmill audit --data d --http [::1]:9332"));
+            assert!(!parses("blockmill connect --blocks a --data d --http localhost"));
+        }
+        assert!(!parses("blockmill connect --blocks a --data d --metrics 9332"));
         assert!(!parses("blockmill connect --data d"));
         assert!(!parses("blockmill connect --blocks a --data d --par 0"));
         assert!(!parses("blockmill connect --blocks a --data d --dbcache 0"));

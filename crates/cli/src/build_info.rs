@@ -22,6 +22,7 @@ pub(crate) fn left_out() -> Option<String> {
         ("generate and demo", cfg!(feature = "generate")),
         ("addresses and descriptors", cfg!(feature = "descriptors")),
         ("Parquet, Arrow and SQLite", cfg!(feature = "tables")),
+        ("the page of --http", cfg!(feature = "http")),
     ];
     let left_out = parts.iter().filter(|(_, is_there)| !is_there);
     let left_out: Vec<&str> = left_out.map(|(name, _)| *name).collect();

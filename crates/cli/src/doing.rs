@@ -82,6 +82,12 @@ fn work() -> MutexGuard<'static, Work> {
     WORK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The seconds that the blocks which remain take, if they are as fast as those so far.
+pub(crate) fn remaining_seconds(progress: &Progress) -> f64 {
+    let elapsed = progress.elapsed.as_secs_f64().max(1e-9);
+    progress.bytes_remaining as f64 * elapsed / progress.bytes.max(1) as f64
+}
+
 /// Notes what is done.
 pub(crate) fn set(doing: Doing) {
     let mut work = work();
@@ -127,6 +133,26 @@ impl Work {
             (Some(share), None) => format!("{doing}; {:.1}% remain", share * 100.0),
             (None, _) => format!("{doing}; how much remains is not known"),
         }
+    }
+}
+
+/// What is done at this moment.
+#[cfg(feature = "http")]
+pub(crate) struct Now {
+    /// In words.
+    pub(crate) text: String,
+    /// The share that is done, from 0 to 1.
+    pub(crate) share: Option<f64>,
+    pub(crate) remaining_seconds: Option<f64>,
+}
+
+#[cfg(feature = "http")]
+pub(crate) fn now() -> Now {
+    let work = work();
+    Now {
+        text: work.doing.text(),
+        share: work.doing.share(),
+        remaining_seconds: work.remaining().1,
     }
 }
 

@@ -7,6 +7,8 @@ use crate::output::path_text;
 use crate::plain::{self, one_line};
 use crate::secrets::without_keys;
 use crate::terminal::{Mark, stderr_columns, wrapped};
+#[cfg(feature = "http")]
+use crate::warnings;
 use blockmill_chain::{Event, Level, Older, Rejected, Unreadable};
 use blockmill_rules::RejectKind;
 use clap::ValueEnum;
@@ -109,6 +111,10 @@ impl<'a> Line<'a> {
     pub(crate) fn write(&self) {
         if !self.is_shown() {
             return;
+        }
+        #[cfg(feature = "http")]
+        if self.level >= Level::Warning {
+            warnings::note(self.event, &without_keys(self.message));
         }
         let mut text = if is_json() {
             self.json(SystemTime::now())

@@ -17,8 +17,12 @@ mod export;
 mod failure;
 mod feed;
 mod headers;
+#[cfg(feature = "http")]
+mod http;
+#[cfg(not(feature = "http"))]
+#[path = "http_left_out.rs"]
+mod http;
 mod log;
-mod metrics;
 mod output;
 mod plain;
 mod progress;
@@ -28,9 +32,12 @@ mod service;
 mod signals;
 mod speeds;
 mod terminal;
+mod totals;
 mod trace;
 mod usage;
 mod verifier;
+#[cfg(feature = "http")]
+mod warnings;
 mod whole;
 
 use arguments::{Arguments, Command};

@@ -2,10 +2,11 @@
 
 use crate::advice;
 use crate::doing::{self, Doing};
+use crate::http::Live;
 use crate::log::{self, Line};
-use crate::metrics::Metrics;
 use crate::output::duration_text;
-use blockmill_chain::{Event, Indexing, Observer, Progress};
+use blockmill_chain::{BlockChange, Event, Indexing, Observer, Progress};
+use blockmill_coins::Tip;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -133,7 +134,7 @@ impl Recent {
 pub(crate) struct EngineMeter {
     pub(crate) meter: Meter,
     recent: Recent,
-    metrics: Option<Metrics>,
+    live: Option<Live>,
 }
 
 /// A rate in three digits.
@@ -155,7 +156,7 @@ fn rate_text(rate: f64) -> String {
 /// counted where they are more than inputs.
 fn connect_text(progress: &Progress, recent: Rates) -> String {
     let elapsed = progress.elapsed.as_secs_f64().max(1e-9);
-    let remaining = progress.bytes_remaining as f64 * elapsed / progress.bytes.max(1) as f64;
+    let remaining = doing::remaining_seconds(progress);
     let (what, recent, mean) = match recent.blocks > recent.inputs {
         true => ("blocks", recent.blocks, progress.blocks as f64 / elapsed),
         false => ("inputs", recent.inputs, progress.inputs as f64 / elapsed),
@@ -191,15 +192,15 @@ fn progress_json(progress: &Progress, recent: Rates) -> Value {
 
 impl EngineMeter {
     pub(crate) fn new() -> Self {
-        Self::with_metrics(None)
+        Self::with_live(None)
     }
 
-    /// One that gives the progress to `metrics`, too.
-    pub(crate) fn with_metrics(metrics: Option<Metrics>) -> Self {
+    /// One that notes what it hears for the page, too.
+    pub(crate) fn with_live(live: Option<Live>) -> Self {
         Self {
             meter: Meter::new(),
             recent: Recent::default(),
-            metrics,
+            live,
         }
     }
 
@@ -221,7 +222,22 @@ pub(crate) fn note_flush(event: &Event<'_>) {
 }
 
 impl Observer for EngineMeter {
+    fn connected(&mut self, change: &BlockChange<'_>) {
+        if let Some(live) = &self.live {
+            live.connected(change);
+        }
+    }
+
+    fn caught_up(&mut self, tip: &Tip) {
+        if let Some(live) = &self.live {
+            live.caught_up(tip);
+        }
+    }
+
     fn coins(&mut self, coins: u64, share: f64) {
+        if let Some(live) = &self.live {
+            live.reads_coins();
+        }
         self.meter.show(Doing::Coins { coins, share }, "coins", || {
             let text = format!("{coins} coins, {:.1}%", share * 100.0);
             (text, json!({"coins": coins, "share": share}))
@@ -241,6 +257,9 @@ impl Observer for EngineMeter {
     }
 
     fn indexing(&mut self, indexing: &Indexing) {
+        if let Some(live) = &self.live {
+            live.reads_headers();
+        }
         self.meter.show(Doing::Indexing(*indexing), "indexed", || {
             let Indexing {
                 file,
@@ -258,8 +277,8 @@ impl Observer for EngineMeter {
     }
 
     fn progress(&mut self, progress: &Progress) {
-        if let Some(metrics) = &self.metrics {
-            metrics.set_progress(progress);
+        if let Some(live) = &self.live {
+            live.progress(progress);
         }
         let recent = &mut self.recent;
         self.meter.show(Doing::Blocks(*progress), "progress", || {
@@ -270,6 +289,9 @@ impl Observer for EngineMeter {
 
     fn event(&mut self, event: &Event<'_>) {
         note_flush(event);
+        if let Some(live) = &self.live {
+            live.event(event);
+        }
         let (name, fields) = log::name_and_fields(event);
         self.meter.say(&Line::new(
             event.level(),

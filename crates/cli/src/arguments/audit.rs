@@ -1,6 +1,6 @@
 //! The arguments of `blockmill audit`.
 
-use super::shared::{Force, OlderArgument};
+use super::shared::{Force, OlderArgument, PageArguments};
 use super::values::{HexBytes, SignaturesArgument, network, parse_hex, parse_threads};
 use blockmill_block::Network;
 use clap::{Args, Subcommand};
@@ -54,6 +54,8 @@ pub(crate) struct AuditWork {
     /// How signatures are verified, as for connect
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) signatures: SignaturesArgument,
+    #[command(flatten)]
+    pub(crate) page: PageArguments,
 }
 
 #[derive(Debug, Subcommand)]

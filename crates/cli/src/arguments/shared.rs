@@ -2,9 +2,10 @@
 
 use super::values::{
     AssumeValid, HexBytes, SignaturesArgument, network, parse_address, parse_assume_valid, parse_hex, parse_mebibytes,
-    parse_seconds, parse_threads,
+    parse_seconds, parse_threads, refuse_metrics,
 };
 use crate::failure::Failure;
+use crate::http::{self, Server};
 use crate::verifier::Verifier;
 use blockmill_block::Network;
 use blockmill_blockfiles::{FileError, NewFile};
@@ -114,9 +115,32 @@ pub(crate) struct FromFilesArguments {
     /// Wait while another process has the data directory
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Serve figures for Prometheus at this address; a bare port is on 127.0.0.1
+    #[command(flatten)]
+    pub(crate) page: PageArguments,
+}
+
+/// Where the page is served.
+#[derive(Debug, Args)]
+pub(crate) struct PageArguments {
+    /// Serve a page with all figures at this address, and /metrics for Prometheus; a bare port is
+    /// on 127.0.0.1
+    #[cfg(feature = "http")]
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
-    pub(crate) metrics: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+    /// The name that earlier versions had for it
+    #[arg(long, value_name = "ADDR", hide = true, value_parser = refuse_metrics)]
+    metrics: Option<String>,
+}
+
+impl PageArguments {
+    /// Serves the figures of a command, if that is asked for.
+    pub(crate) fn serve(&self, command: &http::Command<'_>) -> Result<Option<Server>, Failure> {
+        #[cfg(feature = "http")]
+        let address = self.http;
+        #[cfg(not(feature = "http"))]
+        let address = None;
+        address.map(|address| Server::start(address, command)).transpose()
+    }
 }
 
 /// The set at an earlier height.

@@ -125,6 +125,11 @@ pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
+/// Says what has taken the place of an option.
+pub(super) fn refuse_metrics(_: &str) -> Result<String, &'static str> {
+    Err("it is --http ADDR now, and the same figures are at /metrics")
+}
+
 pub(super) fn parse_assume_valid(text: &str) -> Result<AssumeValid, String> {
     if text == "0" {
         return Ok(AssumeValid(None));

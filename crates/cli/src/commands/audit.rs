@@ -1,12 +1,13 @@
 //! `blockmill audit`.
 
 use crate::arguments::audit::{
-    AuditArguments, AuditCommand, AuditKeyArguments, AuditMergeArguments, AuditPartArguments,
+    AuditArguments, AuditCommand, AuditKeyArguments, AuditMergeArguments, AuditPartArguments, AuditWork,
 };
 use crate::arguments::params_of;
 use crate::commands::{open_newest, threads};
 use crate::failure::Failure;
 use crate::headers;
+use crate::http::{self, Server};
 use crate::log;
 use crate::output::{self, Facts, cpu_seconds, grouped};
 use crate::progress::EngineMeter;
@@ -20,6 +21,7 @@ use blockmill_datadir::UtxoSet;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Findings that are shown without `--json`.
@@ -36,19 +38,27 @@ pub(crate) fn run(arguments: &AuditArguments) -> Result<u8, Failure> {
 
 fn whole(arguments: &AuditArguments) -> Result<u8, Failure> {
     let (start, stop) = (Instant::now(), signals::stop_flag()?);
-    let mut meter = EngineMeter::new();
     let (threads, signatures) = (threads(arguments.work.par), arguments.work.signatures.into());
+    let server = serve_page(&arguments.work, threads, &stop)?;
+    let live = server.as_ref().map(Server::live);
+    let mut meter = EngineMeter::with_live(live.clone());
     let verifier = Arc::new(verifier(signatures));
     let auditor = Auditor::new(&verifier, threads, signatures, &stop);
     let resume = arguments.resume.as_deref();
     let report = match (&arguments.data, &arguments.snapshot) {
         (Some(data), _) => {
             let set = open_newest(data, arguments.older.reach(), threads)?;
+            if let Some(live) = &live {
+                live.network(set.directory().chain_id().network.name());
+            }
             say_where_no_note_is_left(&set);
             auditor.set(&set, &arguments.blocks, resume, &mut meter)?
         }
         (None, Some(snapshot)) => {
             let params = params_of(arguments.network, arguments.signet_challenge.as_ref())?;
+            if let Some(live) = &live {
+                live.network(params.network.name());
+            }
             let sources = Sources {
                 blocks: &arguments.blocks,
                 headers: &[],
@@ -60,6 +70,16 @@ fn whole(arguments: &AuditArguments) -> Result<u8, Failure> {
     };
     drop(meter);
     say(&report, arguments.json, start)
+}
+
+/// Serves the figures of an audit, if that is asked for.
+fn serve_page(work: &AuditWork, threads: usize, stop: &Arc<AtomicBool>) -> Result<Option<Server>, Failure> {
+    work.page.serve(&http::Command {
+        name: "audit",
+        threads,
+        cache_bytes_max: None,
+        stop,
+    })
 }
 
 fn key(arguments: &AuditKeyArguments) -> Result<u8, Failure> {
@@ -75,8 +95,13 @@ fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
     let key = Key::read(&arguments.key)?;
     // A name that is taken is refused before hours of work.
     let mut new = arguments.force.begin(&arguments.out)?;
-    let mut meter = EngineMeter::new();
     let (threads, signatures) = (threads(arguments.work.par), arguments.work.signatures.into());
+    let server = serve_page(&arguments.work, threads, &stop)?;
+    let live = server.as_ref().map(Server::live);
+    if let Some(live) = &live {
+        live.network(arguments.network.name());
+    }
+    let mut meter = EngineMeter::with_live(live);
     let verifier = Arc::new(verifier(signatures));
     let auditor = Auditor::new(&verifier, threads, signatures, &stop);
     let params = params_of(Some(arguments.network), arguments.signet_challenge.as_ref())?;

@@ -5,8 +5,8 @@ pub(crate) mod report;
 use crate::arguments::{ConnectArguments, EngineArguments, FromFilesArguments};
 use crate::doing;
 use crate::failure::Failure;
+use crate::http::{self, Live, Server};
 use crate::log;
-use crate::metrics::Metrics;
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::signals;
@@ -54,9 +54,27 @@ pub(crate) fn options_from_files(arguments: &FromFilesArguments) -> Result<Optio
     })
 }
 
+/// Serves the figures of an engine that connects from files, if that is asked for.
+pub(crate) fn serve_page(
+    name: &'static str,
+    arguments: &FromFilesArguments,
+    options: &Options,
+) -> Result<Option<Server>, Failure> {
+    arguments.page.serve(&http::Command {
+        name,
+        threads: options.threads,
+        cache_bytes_max: Some(options.cache_bytes_max as u64),
+        stop: &options.stop,
+    })
+}
+
 /// Opens the engine, and says where it goes on. With `--wait` it waits until no other process has
 /// the directory, or a signal comes.
-pub(crate) fn open_engine(arguments: &FromFilesArguments, options: &Options) -> Result<Engine<Verifier>, Failure> {
+pub(crate) fn open_engine(
+    arguments: &FromFilesArguments,
+    options: &Options,
+    live: Option<&Live>,
+) -> Result<Engine<Verifier>, Failure> {
     let mut is_said = false;
     let engine = loop {
         let builder = arguments.data.engine()?.options(options.clone());
@@ -64,6 +82,9 @@ pub(crate) fn open_engine(arguments: &FromFilesArguments, options: &Options) -> 
             Err(OpenError::Locked { path, writer }) if arguments.wait && !options.stop.load(Ordering::Relaxed) => {
                 if !std::mem::replace(&mut is_said, true) {
                     let text = format!("{}: in use by {writer}: waiting for it to end", path.display());
+                    if let Some(live) = live {
+                        live.waits_for_lock();
+                    }
                     log::info("waiting", &text, json!({"data": output::path_text(&path)}));
                 }
                 std::thread::sleep(LOCK_LOOK);
@@ -72,20 +93,16 @@ pub(crate) fn open_engine(arguments: &FromFilesArguments, options: &Options) -> 
         }
     };
     doing::set_flushed(engine.height());
+    if let Some(live) = live {
+        let directory = engine.directory();
+        let network = directory.chain_id().network.name();
+        live.opened(directory.path(), &directory.store_path(), network, engine.height());
+    }
     if engine.height() > 0 {
         let text = format!("going on from height {}", engine.height());
         log::info("resumed", &text, json!({"height": engine.height()}));
     }
     Ok(engine)
-}
-
-/// Serves the figures of an engine, if that is asked for.
-pub(crate) fn serve_metrics(
-    arguments: &FromFilesArguments,
-    engine: &Engine<Verifier>,
-) -> Result<Option<Metrics>, Failure> {
-    let serve = |address| Metrics::serve(address, engine.directory().store_path());
-    arguments.metrics.map(serve).transpose()
 }
 
 /// Between two looks at the lock of a data directory.
@@ -113,16 +130,16 @@ pub(crate) fn say_halt(report: &ConnectReport) {
     }
 }
 
-/// Passes the engine's figures to the trace and the metrics.
+/// Passes the engine's figures to the trace and the page.
 struct FiguresWatcher {
     trace: Option<Trace>,
-    metrics: Option<Metrics>,
+    live: Option<Live>,
 }
 
 impl FiguresObserver for FiguresWatcher {
     fn totals(&mut self, totals: &Totals) {
-        if let Some(metrics) = &self.metrics {
-            metrics.set_totals(totals);
+        if let Some(live) = &self.live {
+            live.totals(totals);
         }
     }
 
@@ -155,7 +172,9 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         trace: arguments.trace.is_some(),
         ..options_from_files(from_files)?
     };
-    let mut engine = open_engine(from_files, &options)?;
+    let server = serve_page("connect", from_files, &options)?;
+    let live = server.as_ref().map(Server::live);
+    let mut engine = open_engine(from_files, &options, live.as_ref())?;
     if let Some(height_max) = arguments.stop_at_height
         && height_max < engine.height()
     {
@@ -166,9 +185,8 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
             json!({"height_max": height_max, "height": engine.height()}),
         );
     }
-    let metrics = serve_metrics(from_files, &engine)?;
-    let mut meter = EngineMeter::with_metrics(metrics.clone());
-    let mut figures = FiguresWatcher { trace, metrics };
+    let mut meter = EngineMeter::with_live(live.clone());
+    let mut figures = FiguresWatcher { trace, live };
     let report = engine.connect_with_figures(&from_files.blocks, &mut meter, &mut figures);
     // The trace of a run that fails is of use, too.
     let traced = figures.trace.take().map_or(Ok(()), Trace::finish);

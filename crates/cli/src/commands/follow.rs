@@ -1,10 +1,10 @@
 //! `blockmill follow`.
 
 use crate::arguments::follow::FollowArguments;
-use crate::commands::connect::{open_engine, options_from_files, say_halt, say_leftovers, serve_metrics};
+use crate::commands::connect::{open_engine, options_from_files, say_halt, say_leftovers, serve_page};
 use crate::failure::Failure;
 use crate::feed::exec::Runner;
-use crate::metrics::Metrics;
+use crate::http::{Live, Server};
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::service;
@@ -72,6 +72,7 @@ impl Lines {
 
 impl Observer for Lines {
     fn connected(&mut self, change: &BlockChange<'_>) {
+        self.meter.connected(change);
         self.block("connected", change);
     }
 
@@ -81,6 +82,7 @@ impl Observer for Lines {
 
     fn caught_up(&mut self, tip: &Tip) {
         self.meter.meter.clear();
+        self.meter.caught_up(tip);
         service::ready();
         self.has_caught_up = true;
         if let Some(begin) = self.begin.take() {
@@ -125,16 +127,16 @@ impl Observer for Lines {
     }
 }
 
-/// Passes the engine's figures to the metrics, and says what the first run has left over.
+/// Passes the engine's figures to the page, and says what the first run has left over.
 struct Watcher {
-    metrics: Option<Metrics>,
+    live: Option<Live>,
     has_reported: bool,
 }
 
 impl FiguresObserver for Watcher {
     fn totals(&mut self, totals: &Totals) {
-        if let Some(metrics) = &self.metrics {
-            metrics.set_totals(totals);
+        if let Some(live) = &self.live {
+            live.totals(totals);
         }
     }
 
@@ -150,12 +152,13 @@ pub(crate) fn run(arguments: &FollowArguments) -> Result<u8, Failure> {
     let from_files = &arguments.from_files;
     let options = options_from_files(from_files)?;
     let stop = Arc::clone(&options.stop);
-    let mut engine = open_engine(from_files, &options)?;
+    let server = serve_page("follow", from_files, &options)?;
+    let live = server.as_ref().map(Server::live);
+    let mut engine = open_engine(from_files, &options, live.as_ref())?;
     let network = engine.directory().chain_id().network;
-    let metrics = serve_metrics(from_files, &engine)?;
     let (begin, begun) = channel();
     let mut lines = Lines {
-        meter: EngineMeter::with_metrics(metrics.clone()),
+        meter: EngineMeter::with_live(live.clone()),
         is_json: arguments.json,
         has_caught_up: false,
         begin: Some(begin),
@@ -163,7 +166,7 @@ pub(crate) fn run(arguments: &FollowArguments) -> Result<u8, Failure> {
         failure: None,
     };
     let mut figures = Watcher {
-        metrics,
+        live,
         has_reported: false,
     };
     std::thread::scope(|scope| {

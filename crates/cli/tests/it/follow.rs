@@ -4,7 +4,7 @@
 mod arrow;
 mod consumer;
 mod hours;
-mod node;
+pub(crate) mod node;
 mod sockets;
 
 use crate::common::{Rng, Scratch, blockmill, run, stats};
@@ -89,10 +89,7 @@ impl Events {
                 }
             }
         });
-        Self {
-            lines,
-            process,
-        }
+        Self { lines, process }
     }
 }
 

@@ -29,6 +29,7 @@ mod memory;
 mod odd_files;
 mod older;
 mod outputs;
+mod page;
 mod paths;
 mod permissions;
 mod readers;

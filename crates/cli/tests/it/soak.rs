@@ -39,13 +39,13 @@ fn ask_for_metrics(address: &str) -> u64 {
             return answers;
         };
         let mut text = String::new();
-        let asked = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n");
+        let asked = stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n");
         drop(silent);
         if asked.is_err() || stream.read_to_string(&mut text).is_err() || text.is_empty() {
             // It has ended meanwhile.
             continue;
         }
-        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        assert!(text.starts_with("HTTP/1.0 200"), "{text}");
         let line = text.lines().find_map(|line| line.strip_prefix("blockmill_height "));
         if let Some(now) = line {
             let now: f64 = now.parse().expect("a number");
@@ -71,7 +71,7 @@ fn generate(scratch: &Scratch, profile: &str, blocks: u32, inputs: u64) -> (Path
 /// metrics were read.
 fn connect_once(blocks: &Path, data: &Path, stop_at: Option<u64>) -> (Sample, u64) {
     let mut command = connect(blocks, data, "regtest");
-    command.args(["--dbcache", "8", "--metrics", "0", "--log", "json"]);
+    command.args(["--dbcache", "8", "--http", "0", "--log", "json"]);
     if let Some(height) = stop_at {
         command.args(["--stop-at-height", &height.to_string()]);
     }
@@ -84,7 +84,7 @@ fn connect_once(blocks: &Path, data: &Path, stop_at: Option<u64>) -> (Sample, u6
     };
     let address = loop {
         let line = next().expect("a line about the metrics");
-        if line["event"] == "metrics" {
+        if line["event"] == "http" {
             break line["address"].as_str().unwrap().to_owned();
         }
     };

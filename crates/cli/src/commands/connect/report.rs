@@ -3,31 +3,16 @@
 use crate::log::{rejected_json, unreadable_json};
 use crate::output::{Facts, bytes, counted, mebibytes, stdout};
 use crate::speeds;
+use crate::totals::{figure_json, put, put_stages};
 use crate::verifier::signatures_text;
 use crate::whole;
 use blockmill_engine::ConnectReport;
 use blockmill_engine::report::{FIGURES, Totals, Value as FigureValue};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io::{self, Write};
 
 /// Blocks of a kind that a report names. It says how many more there are.
 const NAMED_MAX: usize = 100;
-
-/// A figure as JSON.
-fn figure_json(figure: FigureValue) -> Value {
-    match figure {
-        FigureValue::Count(number) | FigureValue::Max(number) => number.into(),
-        FigureValue::Seconds(seconds) | FigureValue::Longest(seconds) => seconds.into(),
-        FigureValue::Depth(depth) => json!({"mean": depth.mean(), "max": depth.max()}),
-    }
-}
-
-/// Puts a value where its key says: names with points between them.
-fn put(object: &mut Value, key: &str, value: Value) {
-    // An index makes an object of what is not there yet.
-    let at = key.split('.').fold(object, |object, name| &mut object[name]);
-    *at = value;
-}
 
 /// The report of `connect` as JSON.
 pub(super) fn json_of(report: &ConnectReport, cpu_seconds: f64) -> Value {
@@ -63,10 +48,7 @@ pub(super) fn json_of(report: &ConnectReport, cpu_seconds: f64) -> Value {
     }
     put(&mut object, "signatures.measured", speeds::signatures_json());
     put(&mut object, "hashes", speeds::hashes_json());
-    for (name, time) in report.totals.stages.named() {
-        let times = json!({"busy_s": time.busy_seconds, "wait_s": time.wait_seconds});
-        put(&mut object, &format!("stages.{name}"), times);
-    }
+    put_stages(&mut object, &report.totals);
     object
 }
 

@@ -96,7 +96,10 @@ fn nothing_grows_beside_a_node() {
             assert_eq!(stats(&place.data)["bestblock"], tip);
             let (coins, at) = set_of(&place.data);
             assert_eq!(at, tip);
-            assert!(coins == first.1.coins && coins == third.1.coins, "the coins differ at {tip}");
+            assert!(
+                coins == first.1.coins && coins == third.1.coins,
+                "the coins differ at {tip}"
+            );
         }
         for ((name, process), samples) in processes.iter().zip(&mut samples) {
             samples.push(sample(*process, node.written).unwrap_or_else(|| panic!("{name} has ended")));

@@ -11,16 +11,16 @@ use blockmill_chaingen::node_writer::{NodeSettings, NodeWriter};
 use std::path::Path;
 
 /// A node with a chain, which writes its blocks.
-pub(super) struct Node {
+pub(crate) struct Node {
     pub(super) writer: NodeWriter,
-    pub(super) chain: Vec<Block>,
+    pub(crate) chain: Vec<Block>,
     /// Blocks so far, those of left branches too.
     pub(super) written: u64,
     random: Rng,
 }
 
 impl Node {
-    pub(super) fn new(folder: &Path, seed: u64) -> Self {
+    pub(crate) fn new(folder: &Path, seed: u64) -> Self {
         let settings = NodeSettings {
             magic: Network::Regtest.magic().0,
             key: [0x5a; 8],
@@ -42,7 +42,7 @@ impl Node {
         self.chain.len() - 1
     }
 
-    pub(super) fn hash(&self) -> String {
+    pub(crate) fn hash(&self) -> String {
         self.chain[self.height()].block_hash().to_string()
     }
 
@@ -70,7 +70,7 @@ impl Node {
         vec![first, second]
     }
 
-    pub(super) fn mine(&mut self) {
+    pub(crate) fn mine(&mut self) {
         let tip = &self.chain[self.height()];
         let (height, time) = (
             self.chain.len() as u32,

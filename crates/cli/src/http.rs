@@ -1,0 +1,155 @@
+//! What a long command does, for a browser (`/`), as JSON (`/status.json`, `/events`) and for
+//! Prometheus (`/metrics`): one server, one set of figures.
+//!
+//! Observers of the engine note the latest figures under a lock, and go on. A thread of its own
+//! reads them at most twice a second, whatever clients do, and answers all clients with what it has
+//! read. The thread ends with the command.
+
+mod answer;
+mod body;
+mod directory;
+mod figures;
+mod history;
+mod page;
+mod patient;
+mod process;
+mod prometheus;
+mod server;
+mod site;
+mod snapshot;
+mod status;
+mod table;
+
+use crate::failure::Failure;
+use crate::log;
+use blockmill_chain::{BlockChange, Event, Progress};
+use blockmill_coins::Tip;
+use blockmill_engine::report::Totals;
+use figures::{Figures, State};
+use serde_json::json;
+use site::Site;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// The figures of a command. All copies are of the same ones.
+#[derive(Clone)]
+pub(crate) struct Live(Arc<Mutex<Figures>>);
+
+impl Live {
+    /// A panic of another thread leaves the figures whole, so poison is ignored.
+    fn lock(&self) -> MutexGuard<'_, Figures> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The figures as they are.
+    fn read(&self) -> Figures {
+        self.lock().clone()
+    }
+
+    /// Another process has the data directory.
+    pub(crate) fn waits_for_lock(&self) {
+        self.lock().set_state(State::WaitingForLock);
+    }
+
+    /// A data directory is open. `store` is the file or folder of its coins.
+    pub(crate) fn opened(&self, directory: &Path, store: &Path, network: &'static str, height: u32) {
+        self.lock().opened(directory, store, network, height);
+    }
+
+    pub(crate) fn network(&self, network: &'static str) {
+        self.lock().network = Some(network);
+    }
+
+    pub(crate) fn reads_headers(&self) {
+        self.lock().reads_headers();
+    }
+
+    pub(crate) fn reads_coins(&self) {
+        self.lock().set_state(State::ReadingCoins);
+    }
+
+    pub(crate) fn progress(&self, progress: &Progress) {
+        self.lock().progress(progress);
+    }
+
+    pub(crate) fn totals(&self, totals: &Totals) {
+        self.lock().totals(totals);
+    }
+
+    pub(crate) fn connected(&self, change: &BlockChange<'_>) {
+        self.lock().connected(change);
+    }
+
+    pub(crate) fn caught_up(&self, tip: &Tip) {
+        self.lock().caught_up(tip);
+    }
+
+    pub(crate) fn event(&self, event: &Event<'_>) {
+        self.lock().event(event);
+    }
+}
+
+/// What is known of a command before it begins.
+pub(crate) struct Command<'a> {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Threads that validate.
+    pub(crate) threads: usize,
+    /// Memory for the coins cache, where there is one.
+    pub(crate) cache_bytes_max: Option<u64>,
+    /// Set when the command is to stop.
+    pub(crate) stop: &'a Arc<AtomicBool>,
+}
+
+/// A server. It ends when it is dropped.
+pub(crate) struct Server {
+    live: Live,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves the figures of a command.
+    pub(crate) fn start(address: SocketAddr, command: &Command<'_>) -> Result<Self, Failure> {
+        let usage = |error: std::io::Error| Failure::Usage(format!("--http {address}: {error}"));
+        let runtime = server::runtime().map_err(usage)?;
+        let listener = server::listen(&runtime, address).map_err(usage)?;
+        let local = listener.local_addr().map_err(usage)?;
+        let live = Live(Arc::new(Mutex::new(Figures::new(command))));
+        let (end, ended) = oneshot::channel();
+        let (served, stop) = (live.clone(), Arc::clone(command.stop));
+        let thread = std::thread::Builder::new()
+            .name("http".to_owned())
+            .spawn(move || server::run(&runtime, listener, Site::new(served, stop, local.ip()), ended))
+            .map_err(usage)?;
+        log::info(
+            "http",
+            &format!("page at http://{local}/"),
+            json!({"address": local.to_string()}),
+        );
+        Ok(Self {
+            live,
+            end: Some(end),
+            thread: Some(thread),
+        })
+    }
+
+    pub(crate) fn live(&self) -> Live {
+        self.live.clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.live.lock().set_state(State::Ended);
+        // It tells those who watch, which takes it a quarter of a second at the most.
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The thread that serves: connections are few, requests small, and clients may be slow, but not
+//! without end.
+
+use crate::http::answer::answer;
+use crate::http::patient::Patient;
+use crate::http::site::{Site, TICK};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+/// Connections at a time, of clients that watch events and of others.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Time for the head of a request, and for which a connection may be without one.
+const HEAD_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Most bytes of the head of a request, and of what is kept for a client that does not read.
+const BUFFER_MAX: usize = 16 << 10;
+
+/// The same in the system.
+const SEND_BUFFER: u32 = 64 << 10;
+
+/// Most lines of the head of a request.
+const HEADERS_MAX: usize = 64;
+
+/// Connections that wait until they are accepted.
+const BACKLOG: u32 = 128;
+
+/// What a client waits for its turn when there is much to do.
+const TURN: Duration = Duration::from_millis(100);
+
+/// Between two looks whether the last events are out, and how many looks there are.
+const LAST_LOOK: Duration = Duration::from_millis(10);
+const LAST_LOOKS: u32 = 20;
+
+/// What a client gets when there are too many.
+const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
+pub(super) fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_io().enable_time().build()
+}
+
+pub(super) fn listen(runtime: &Runtime, address: SocketAddr) -> io::Result<TcpListener> {
+    let _entered = runtime.enter();
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    // The next run may have the address at once.
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Serves until `ended` says so, or its other half is gone.
+pub(super) fn run(runtime: &Runtime, listener: TcpListener, site: impl FnOnce() -> Site, ended: oneshot::Receiver<()>) {
+    give_way();
+    let site = Rc::new(site());
+    let tasks = LocalSet::new();
+    tasks.spawn_local(accept(listener, Rc::clone(&site)));
+    tasks.spawn_local(tick(Rc::clone(&site)));
+    tasks.block_on(runtime, async {
+        let _ = ended.await;
+        site.end();
+        for _ in 0..LAST_LOOKS {
+            if site.watching() == 0 {
+                break;
+            }
+            sleep(LAST_LOOK).await;
+        }
+    });
+}
+
+/// Lets threads that validate go first.
+fn give_way() {
+    // On Linux this is about the calling thread alone.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::setpriority_process(None, 10);
+}
+
+async fn tick(site: Rc<Site>) {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        site.tick();
+    }
+}
+
+async fn accept(listener: TcpListener, site: Rc<Site>) {
+    loop {
+        let accepted = listener.accept().await;
+        // There may be no more files for a while, or too many clients.
+        if site.spend() || accepted.is_err() {
+            sleep(TURN).await;
+        }
+        let Ok((stream, _)) = accepted else {
+            continue;
+        };
+        match Place::take(&site.connections) {
+            Some(place) => drop(spawn_local(serve(stream, Rc::clone(&site), place))),
+            None => refuse(stream),
+        }
+    }
+}
+
+/// Tells a client that there are too many, if it can be told at once.
+fn refuse(stream: TcpStream) {
+    if let Ok(mut stream) = stream.into_std() {
+        let _ = stream.write(BUSY);
+    }
+}
+
+/// One of the connections that there may be.
+struct Place(Rc<Cell<usize>>);
+
+impl Place {
+    fn take(connections: &Rc<Cell<usize>>) -> Option<Self> {
+        let taken = connections.get();
+        (taken < CONNECTIONS_MAX).then(|| {
+            connections.set(taken + 1);
+            Self(Rc::clone(connections))
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Answers the requests of a connection.
+async fn serve(stream: TcpStream, site: Rc<Site>, _place: Place) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request| {
+        let site = Rc::clone(&site);
+        async move {
+            if site.spend() {
+                sleep(TURN).await;
+            }
+            Ok::<_, Infallible>(answer(&site, &request))
+        }
+    });
+    // A client may go away early, or send what is no request.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_PATIENCE)
+        .max_buf_size(BUFFER_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(Patient::new(stream)), service)
+        .await;
+}

@@ -1,0 +1,82 @@
+//! The page of a build without it: there is no value of these types.
+
+use crate::failure::Failure;
+use blockmill_chain::{BlockChange, Event, Progress};
+use blockmill_coins::Tip;
+use blockmill_engine::report::Totals;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+#[derive(Clone)]
+pub(crate) enum Live {}
+
+impl Live {
+    pub(crate) fn waits_for_lock(&self) {
+        match *self {}
+    }
+
+    pub(crate) fn opened(&self, _: &Path, _: &Path, _: &'static str, _: u32) {
+        match *self {}
+    }
+
+    pub(crate) fn network(&self, _: &'static str) {
+        match *self {}
+    }
+
+    pub(crate) fn reads_headers(&self) {
+        match *self {}
+    }
+
+    pub(crate) fn reads_coins(&self) {
+        match *self {}
+    }
+
+    pub(crate) fn progress(&self, _: &Progress) {
+        match *self {}
+    }
+
+    pub(crate) fn totals(&self, _: &Totals) {
+        match *self {}
+    }
+
+    pub(crate) fn connected(&self, _: &BlockChange<'_>) {
+        match *self {}
+    }
+
+    pub(crate) fn caught_up(&self, _: &Tip) {
+        match *self {}
+    }
+
+    pub(crate) fn event(&self, _: &Event<'_>) {
+        match *self {}
+    }
+}
+
+pub(crate) struct Command<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) threads: usize,
+    pub(crate) cache_bytes_max: Option<u64>,
+    pub(crate) stop: &'a Arc<AtomicBool>,
+}
+
+pub(crate) enum Server {}
+
+impl Server {
+    /// Nothing names an address in such a build.
+    pub(crate) fn start(_: SocketAddr, command: &Command<'_>) -> Result<Self, Failure> {
+        let Command {
+            name,
+            threads,
+            cache_bytes_max,
+            stop,
+        } = command;
+        let _ = (name, threads, cache_bytes_max, stop);
+        Err(Failure::Usage("this build leaves out the page".to_owned()))
+    }
+
+    pub(crate) fn live(&self) -> Live {
+        match *self {}
+    }
+}
