@@ -2,6 +2,7 @@
 //! killed.
 
 mod arrow;
+mod bitcoind;
 mod consumer;
 mod node;
 mod sockets;
