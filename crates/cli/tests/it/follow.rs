@@ -5,6 +5,7 @@ mod arrow;
 mod bitcoind;
 mod consumer;
 mod node;
+mod pace;
 mod sockets;
 
 use crate::common::{Rng, Scratch, blockmill, run, stats};

@@ -64,7 +64,8 @@ struct World {
     node_restarted: usize,
     reorganised: usize,
     compared: usize,
-    pruned: u64,
+    /// The highest block whose file the node has removed.
+    pruned: i64,
 }
 
 impl World {
@@ -93,7 +94,7 @@ impl World {
             node_restarted: 0,
             reorganised: 0,
             compared: 0,
-            pruned: 0,
+            pruned: -1,
         }
     }
 
@@ -184,8 +185,9 @@ impl World {
             }
             2 => self.events = Events::of_process(&self.place.data, &self.consumer.cursor()),
             3 if self.node.prunes && self.node.height() > 300 => {
+                // -1 where it has removed nothing.
                 let height = self.node.height() - 300;
-                self.pruned = self.node.call("pruneblockchain", json!([height])).as_u64().unwrap();
+                self.pruned = self.node.call("pruneblockchain", json!([height])).as_i64().unwrap();
             }
             _ => {}
         }
