@@ -2,9 +2,11 @@
 //! killed.
 
 mod arrow;
+mod bitcoind;
 mod consumer;
 mod hours;
 pub(crate) mod node;
+mod pace;
 mod sockets;
 
 use crate::common::{Rng, Scratch, blockmill, run, stats};

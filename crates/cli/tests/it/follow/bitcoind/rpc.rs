@@ -1,0 +1,140 @@
+//! A node of Core's, and its calls over HTTP.
+
+use crate::follow::{PATIENCE, Running};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The user and the password of the node's calls, `u:p` in the form of HTTP.
+const RIGHTS: &str = "dTpw";
+
+/// A node on its own regtest chain.
+pub(super) struct Bitcoind {
+    program: String,
+    folder: PathBuf,
+    running: Running,
+    port: u16,
+    pub(super) prunes: bool,
+    /// The node's clock, in seconds since 1970.
+    now: u64,
+}
+
+fn spawn(program: &str, folder: &Path, port: u16, prunes: bool, now: u64) -> Running {
+    let mut command = Command::new(program);
+    command.arg("-regtest").arg(format!("-datadir={}", folder.display()));
+    command.args([
+        "-listen=0",
+        "-rpcuser=u",
+        "-rpcpassword=p",
+        "-server",
+        "-dnsseed=0",
+        "-printtoconsole=0",
+    ]);
+    command.args([format!("-rpcport={port}"), format!("-mocktime={now}")]);
+    if prunes {
+        // Files of 64 KiB, and calls that remove them.
+        command.args(["-prune=1", "-fastprune"]);
+    }
+    Running::of(command.stdout(Stdio::null()).stderr(Stdio::null()))
+}
+
+impl Bitcoind {
+    pub(super) fn start(program: &str, folder: &Path, prunes: bool) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // No block is from the future of anybody.
+        let now = 1_700_000_000;
+        let node = Self {
+            running: spawn(program, folder, port, prunes, now),
+            program: program.to_owned(),
+            folder: folder.to_owned(),
+            port,
+            prunes,
+            now,
+        };
+        node.wait_until_ready();
+        node
+    }
+
+    /// Where it writes blocks.
+    pub(super) fn blocks(&self) -> PathBuf {
+        self.folder.join("regtest/blocks")
+    }
+
+    /// The answer to a call, with an error in place of a result.
+    fn ask(&self, method: &str, parameters: &Value) -> std::io::Result<Result<Value, String>> {
+        let body = json!({"id": 0, "method": method, "params": parameters}).to_string();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(
+            stream,
+            "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Basic {RIGHTS}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+        let Ok(answer) = serde_json::from_str::<Value>(body) else {
+            return Ok(Err(format!("{head}\n{body}")));
+        };
+        Ok(match &answer["error"] {
+            Value::Null => Ok(answer["result"].clone()),
+            error => Err(error.to_string()),
+        })
+    }
+
+    #[track_caller]
+    pub(super) fn call(&self, method: &str, parameters: Value) -> Value {
+        let answer = self.ask(method, &parameters).unwrap();
+        answer.unwrap_or_else(|error| panic!("{method} {parameters}: {error}"))
+    }
+
+    pub(super) fn height(&self) -> usize {
+        self.call("getblockcount", json!([])).as_u64().unwrap() as usize
+    }
+
+    pub(super) fn block_hash(&self, height: usize) -> String {
+        self.call("getblockhash", json!([height])).as_str().unwrap().to_owned()
+    }
+
+    pub(super) fn best(&self) -> String {
+        self.call("getbestblockhash", json!([])).as_str().unwrap().to_owned()
+    }
+
+    /// Moves the node's clock on, so that no two blocks are the same.
+    pub(super) fn pass_time(&mut self, seconds: u64) {
+        self.now += seconds;
+        self.call("setmocktime", json!([self.now]));
+    }
+
+    fn wait_until_ready(&self) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.ask("getblockcount", &json!([])) {
+                Ok(Ok(_)) => return,
+                answer => assert!(Instant::now() < end, "the node does not start: {answer:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn start_again(&mut self) {
+        self.running = spawn(&self.program, &self.folder, self.port, self.prunes, self.now);
+        self.wait_until_ready();
+    }
+
+    pub(super) fn kill_and_start(&mut self) {
+        let _ = self.running.0.kill();
+        let _ = self.running.0.wait();
+        self.start_again();
+    }
+
+    pub(super) fn stop_and_start(&mut self) {
+        self.call("stop", json!([]));
+        let _ = self.running.0.wait();
+        self.start_again();
+    }
+}
