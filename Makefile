@@ -6,7 +6,7 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test without-kernel backends python python-modules build install dist features examples deps kernel-deps arm64-deps fetch outside models arm64 macos-check memcheck one-core fuzz lint doc bench clean
+.PHONY: help run test without-kernel backends python python-modules build install dist features examples page deps kernel-deps arm64-deps fetch outside models arm64 macos-check memcheck one-core fuzz lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build what 'blockmill demo' needs, run it"
@@ -15,6 +15,7 @@ help:
 	@echo "make backends  tests as on machines with AVX2 alone, and without vectors"
 	@echo "make outside  crates outside the workspace that embed the verifier, built from nothing"
 	@echo "make examples  the examples of the crates in lib/"
+	@echo "make page   the page of the command in a browser, with screenshots in target/page"
 	@echo "make python  the Python package: its wheel, and its tests in a new virtual environment"
 	@echo "make install PREFIX=/usr/local   an optimised command with its manual page and completions"
 	@echo "make dist   a .tar.gz, a .deb and a wheel, for x86-64 and ARM64, for an old C library"
@@ -133,7 +134,7 @@ dist: deps fetch $(if $(filter aarch64,$(filter-out $(MACHINE),$(DIST_TARGETS)))
 	packaging/build $(DIST_TARGETS)
 
 # The command with each set of its features, and how many packages the smallest stands on.
-FEATURES := none tables descriptors generate notify tables,descriptors tables,generate descriptors,generate
+FEATURES := none tables descriptors generate notify http tables,descriptors tables,generate descriptors,generate
 
 features: fetch
 	@for features in $(FEATURES); do \
@@ -155,6 +156,26 @@ examples:
 # Crates outside the workspace, in folders of their own, offline: by path, and packaged and vendored.
 outside: deps fetch
 	$(CARGO) test --release --workspace --test outside $(CARGO_FLAGS) -- --ignored --test-threads=1
+
+# The page in Chromium, by WebDriver; axe, which judges whether everybody can use it, comes from npm.
+# It has a minute once these are there. Without root, or without a network, it is left out.
+PAGE := target/page
+AXE := target/page-tools/package/axe.min.js
+
+page: deps fetch
+	@if ! command -v chromedriver >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null || true; \
+	fi
+	@[ -e $(AXE) ] || ! command -v npm >/dev/null \
+		|| { mkdir -p target/page-tools && cd target/page-tools && npm pack --silent axe-core@4 >/dev/null && tar xzf axe-core-4*.tgz; } || true
+	@if ! command -v chromedriver >/dev/null || ! { command -v chromium || command -v google-chrome; } >/dev/null; then \
+		echo "no chromium and chromedriver: the page is not tried in a browser; as root: apt-get install chromium chromium-driver"; \
+	elif [ ! -e $(AXE) ]; then \
+		echo "no axe-core from npm: the page is not tried in a browser"; \
+	else set -e; \
+		$(CARGO) build --release --workspace --bin blockmill $(CARGO_FLAGS); \
+		python3 tools/page/check.py target/release/blockmill $(AXE) $(PAGE); \
+	fi
 
 # Installs what is missing: a compiler for the command; CMake and Boost for Core's kernel library, too.
 # Homebrew's folder is not among those that a compiler looks into.

@@ -1,8 +1,8 @@
 //! Arguments that several commands have.
 
 use super::values::{
-    AssumeValid, HexBytes, SignaturesArgument, network, parse_address, parse_assume_valid, parse_hex, parse_mebibytes,
-    parse_seconds, parse_threads, refuse_metrics,
+    AssumeValid, HexBytes, SignaturesArgument, network, parse_assume_valid, parse_hex, parse_mebibytes, parse_seconds,
+    parse_threads, refuse_metrics,
 };
 use crate::failure::Failure;
 use crate::http::{self, Server};
@@ -13,7 +13,6 @@ use blockmill_datadir::{ChainId, Earlier, Reach};
 use blockmill_engine::{Engine, EngineBuilder};
 use blockmill_rules::Params;
 use clap::Args;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The name of standard input and standard output on the command line.
@@ -125,8 +124,8 @@ pub(crate) struct PageArguments {
     /// Serve a page with all figures at this address, and /metrics for Prometheus; a bare port is
     /// on 127.0.0.1
     #[cfg(feature = "http")]
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
-    http: Option<SocketAddr>,
+    #[arg(long, value_name = "ADDR", value_parser = super::values::parse_address)]
+    http: Option<std::net::SocketAddr>,
     /// The name that earlier versions had for it
     #[arg(long, value_name = "ADDR", hide = true, value_parser = refuse_metrics)]
     metrics: Option<String>,

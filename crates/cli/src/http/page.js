@@ -257,7 +257,8 @@ function showSignatures(status) {
     showRow(id, isNumber(signatures.lanes));
   }
   const times = (measured, unit, by) => Object.entries(measured).map(([way, time]) => (time / by).toFixed(by > 1 ? 1 : 0) + " " + unit + " (" + way + ")").join(", ");
-  say("signatures_measured", signatures.measured ? times(signatures.measured, "\u00b5s", 1000) : "not measured yet");
+  say("signatures_measured", signatures.measured ? times(signatures.measured, "\u00b5s", 1000) : NONE);
+  showRow("signatures_measured", signatures.measured !== null);
   say("hashes", status.hashes.way + (status.hashes.measured ? ", a hash: " + times(status.hashes.measured, "ns", 1) : ""));
 }
 

@@ -60,7 +60,7 @@ impl Site {
         move || Self {
             live,
             stop,
-            is_loopback: address.is_loopback(),
+            is_loopback: address.to_canonical().is_loopback(),
             page: Page::new(),
             history: RefCell::default(),
             directory: RefCell::default(),

@@ -139,6 +139,25 @@ fn a_slow_head_is_given_up() {
     }
 }
 
+/// A client that asks for page after page and reads none is cut off.
+#[test]
+fn a_client_that_takes_nothing_is_cut_off() {
+    let scratch = Scratch::new();
+    let served = Served::follow(&scratch.folder("here"));
+    let mut stream = served.connect();
+    stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let start = Instant::now();
+    let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    loop {
+        match stream.write(request) {
+            Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+            _ => std::thread::sleep(Duration::from_millis(1)),
+        }
+        assert!(start.elapsed() < PATIENCE, "it is still served");
+    }
+    assert_eq!(served.get("/metrics").status, 200);
+}
+
 /// Sends what it can, reads little or nothing, and begins anew.
 fn molest(address: &str, kind: usize, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
