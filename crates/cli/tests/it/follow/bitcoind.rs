@@ -196,14 +196,24 @@ impl World {
     /// Waits until the consumer is at the node's tip.
     fn settle(&mut self) {
         let (tip, start) = (self.node.best(), Instant::now());
-        let mut at = None;
-        while at.as_ref() != Some(&tip) {
+        while self.consumer.cursor() != tip {
             let exited = self.follower.0.try_wait().unwrap();
             let log = || std::fs::read_to_string(log_of(&self.place)).unwrap();
             assert_eq!(exited, None, "follow has ended:\n{}", log());
             match self.events.lines.recv_timeout(Duration::from_secs(1)) {
-                Ok(line) => at = self.consumer.apply(&line).or(at),
-                Err(RecvTimeoutError::Timeout) => assert!(start.elapsed() < PATIENCE, "{tip} does not come"),
+                Ok(line) => {
+                    self.consumer.apply(&line);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let own = self.own_height();
+                    assert!(
+                        start.elapsed() < PATIENCE,
+                        "{tip} does not come: our height is {own}, the consumer's {}, the node's {}\n{}",
+                        self.consumer.chain.len(),
+                        self.node.height(),
+                        log()
+                    );
+                }
                 Err(RecvTimeoutError::Disconnected) => panic!("the feed has ended"),
             }
         }
