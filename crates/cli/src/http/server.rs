@@ -109,8 +109,8 @@ async fn accept(listener: TcpListener, site: Rc<Site>) {
         let Ok((stream, _)) = accepted else {
             continue;
         };
-        match Place::take(&site.connections) {
-            Some(place) => drop(spawn_local(serve(stream, Rc::clone(&site), place))),
+        match Permit::take(&site.connections) {
+            Some(permit) => drop(spawn_local(serve(stream, Rc::clone(&site), permit))),
             None => refuse(stream),
         }
     }
@@ -124,9 +124,9 @@ fn refuse(stream: TcpStream) {
 }
 
 /// One of the connections that there may be.
-struct Place(Rc<Cell<usize>>);
+struct Permit(Rc<Cell<usize>>);
 
-impl Place {
+impl Permit {
     fn take(connections: &Rc<Cell<usize>>) -> Option<Self> {
         let taken = connections.get();
         (taken < CONNECTIONS_MAX).then(|| {
@@ -136,14 +136,14 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
 }
 
 /// Answers the requests of a connection.
-async fn serve(stream: TcpStream, site: Rc<Site>, _place: Place) {
+async fn serve(stream: TcpStream, site: Rc<Site>, _permit: Permit) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| {
         let site = Rc::clone(&site);

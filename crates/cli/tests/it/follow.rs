@@ -16,6 +16,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -27,19 +28,23 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Blocks before the reorganisations.
 const TRUNK: usize = 110;
 
-/// A process that is killed with its owner.
+/// A process that is killed with its owner, and what it has started too.
 struct Running(Child);
 
 impl Running {
     fn of(command: &mut Command) -> Self {
-        Self(command.spawn().unwrap())
+        Self(command.process_group(0).spawn().unwrap())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        // Once it is waited for, its number may be another's.
+        if matches!(self.0.try_wait(), Ok(None)) {
+            let group = rustix::process::Pid::from_child(&self.0);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            let _ = self.0.wait();
+        }
     }
 }
 
