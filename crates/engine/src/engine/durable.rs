@@ -51,8 +51,8 @@ pub struct DurableObserver<'o> {
 }
 
 impl<'o> DurableObserver<'o> {
-    /// Tells `observer` what the data directory at `data` has to tell after `cursor`, the block that
-    /// it has handled last.
+    /// Tells `observer` what the data directory at `data` has to tell after `cursor`, the block
+    /// that it has handled last.
     ///
     /// # Errors
     /// [`FeedError`].

@@ -1,5 +1,5 @@
-//! `follow` and a feed beside a real node: Core's `bitcoind`, whose path is in `BLOCKMILL_BITCOIND`.
-//! At each quiet moment the set has the hash that the node gives for its own.
+//! `follow` and a feed beside a real node: Core's `bitcoind`, whose path is in
+//! `BLOCKMILL_BITCOIND`. At each quiet moment the set has the hash that the node gives for its own.
 
 mod rpc;
 
