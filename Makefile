@@ -1,6 +1,6 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`.
 # One cargo profile (release) serves runs and tests. The command has only Core's interpreter: its C++
-# takes half a minute. Core's kernel library, ten CPU minutes of C++, is built once, for tests and
+# takes half a minute. Core's kernel library, five CPU minutes of C++, is built once, for tests and
 # benchmarks.
 
 CARGO ?= cargo
