@@ -57,16 +57,19 @@ impl Node {
             txid: transaction.compute_txid(),
             vout,
         };
-        let mut first = spend_any(from(&self.chain[height - 104].txdata[0], 0), 5_000);
+        let coinbase = &self.chain[height - 104].txdata[0];
+        // The subsidy halves every 150 blocks, down to nothing.
+        let quarter = coinbase.output[0].value.to_sat() / 4;
+        let mut first = spend_any(from(coinbase, 0), quarter.min(5_000));
         first.output.push(TxOut {
-            value: Amount::from_sat(7),
+            value: Amount::from_sat(quarter.min(7)),
             script_pubkey: vec![0x6a, 0x01, 0x02].into(),
         });
         first.output.push(TxOut {
-            value: Amount::from_sat(1_000 + self.random.below(1_000) as u64),
+            value: Amount::from_sat(quarter.min(1_000 + self.random.below(1_000) as u64)),
             script_pubkey: any_script(),
         });
-        let second = spend_any(from(&first, 0), 4_000);
+        let second = spend_any(from(&first, 0), quarter.min(4_000));
         vec![first, second]
     }
 
