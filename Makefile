@@ -158,7 +158,8 @@ outside: deps fetch
 	$(CARGO) test --release --workspace --test outside $(CARGO_FLAGS) -- --ignored --test-threads=1
 
 # The page in Chromium, by WebDriver; axe, which judges whether everybody can use it, comes from npm.
-# It has a minute once these are there. Without root, or without a network, it is left out.
+# Without root, or without a network, it is left out. The example has the command built with the
+# features of `make test`, so nothing is built again.
 PAGE := target/page
 AXE := target/page-tools/package/axe.min.js
 
@@ -173,7 +174,7 @@ page: deps fetch
 	elif [ ! -e $(AXE) ]; then \
 		echo "no axe-core from npm: the page is not tried in a browser"; \
 	else set -e; \
-		$(CARGO) build --release --workspace --bin blockmill $(CARGO_FLAGS); \
+		$(CARGO) build --release --workspace --bin blockmill --example core_folder $(CARGO_FLAGS); \
 		python3 tools/page/check.py target/release/blockmill $(AXE) $(PAGE); \
 	fi
 
