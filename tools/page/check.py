@@ -181,8 +181,10 @@ def main():
 def connecting(browser, program, axe, out, scratch, port):
     """Figures move, and go on after a restart."""
     blocks, data = scratch / "blocks", "data"
-    generate(program, blocks, 900, 60000)
-    first = Command(program, port, "connect", blocks, data, "--par", "1")
+    generate(program, blocks, 900, 200000)
+    # Seven seconds, on a fast machine too. What takes longer looks at the page once it is over.
+    slowly = ["--par", "1", "--signatures", "one-by-one"]
+    first = Command(program, port, "connect", blocks, data, *slowly)
     time.sleep(0.3)
     browser.open(f"http://127.0.0.1:{port}/")
     browser.wait("blocks that are connected", "return document.getElementById('state').textContent === 'Connecting blocks'")
@@ -192,14 +194,13 @@ def connecting(browser, program, axe, out, scratch, port):
         seen.add((browser.text("height"), browser.text("inputs")))
     check(len(seen) >= 4, f"figures do not move: {seen}")
     browser.wait("a curve", "return document.querySelectorAll('#inputs_chart .line').length > 0")
-    look(browser, axe, out, "connect")
-    keyboard(browser)
     started = browser.text("started")
     first.stop()
     browser.wait("that the command is gone", "return ['over', 'lost'].includes(document.getElementById('state').dataset.kind)")
     before = int(browser.text("height").replace(",", ""))
-    time.sleep(1.2)
-    second = Command(program, port, "connect", blocks, data)
+    look(browser, axe, out, "connect")
+    keyboard(browser)
+    second = Command(program, port, "connect", blocks, data, *slowly)
     browser.wait("the next run", "return document.getElementById('started').textContent !== arguments[0]", started)
     second.end()
     browser.wait("its end", "return document.getElementById('height').textContent === '900'")
