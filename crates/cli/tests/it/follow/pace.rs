@@ -12,13 +12,13 @@ const SPACING: Duration = Duration::from_millis(40);
 /// Consumers at once.
 const CONSUMERS: usize = 10;
 
-/// Blocks of a run: `BLOCKMILL_TEST_PACE`.
-fn blocks() -> usize {
-    let asked = std::env::var("BLOCKMILL_TEST_PACE").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or_else(|| {
-        eprintln!("short: 60 blocks; BLOCKMILL_TEST_PACE sets the number");
-        60
-    })
+/// Rounds, and blocks of a run in them: `BLOCKMILL_TEST_PACE`.
+fn rounds_and_blocks() -> (usize, usize) {
+    let Ok(text) = std::env::var("BLOCKMILL_TEST_PACE") else {
+        eprintln!("short: one round of 60 blocks; BLOCKMILL_TEST_PACE sets the number for three");
+        return (1, 60);
+    };
+    (3, text.parse().expect("a number of blocks"))
 }
 
 /// CPU time that a process has had, its threads that have ended included.
@@ -49,8 +49,14 @@ fn listen(events: Events, count: usize) -> std::thread::JoinHandle<Vec<(String, 
 
 /// Mines blocks one by one. Returns the CPU time of `follow`, and how long each block took to each
 /// consumer, sorted.
-fn run(node: &mut Node, place: &Place, follower: &Running, consumers: usize) -> (Duration, Vec<Duration>) {
-    let (count, cursor) = (blocks(), node.hash());
+fn run(
+    node: &mut Node,
+    place: &Place,
+    follower: &Running,
+    consumers: usize,
+    count: usize,
+) -> (Duration, Vec<Duration>) {
+    let cursor = node.hash();
     let consumers: Vec<_> = (0..consumers)
         .map(|_| {
             let events = Events::of_socket(&place.socket, &cursor);
@@ -91,9 +97,10 @@ fn a_block_is_with_ten_consumers_at_once() {
     let server = place.listen();
     drop(Events::of_socket(&place.socket, "0"));
     let (mut alone, mut together) = (Vec::new(), Vec::new());
-    for _ in 0..3 {
-        alone.push(run(&mut node, &place, &follower, 0).0);
-        let (cpu, delays) = run(&mut node, &place, &follower, CONSUMERS);
+    let (rounds, count) = rounds_and_blocks();
+    for _ in 0..rounds {
+        alone.push(run(&mut node, &place, &follower, 0, count).0);
+        let (cpu, delays) = run(&mut node, &place, &follower, CONSUMERS, count);
         together.push(cpu);
         let p99 = delays[delays.len() * 99 / 100];
         let median = delays[delays.len() / 2];
