@@ -6,7 +6,7 @@ use super::consumer::{Consumer, set_of};
 use super::node::Node;
 use super::{Events, PATIENCE, Place, Running, stop};
 use crate::common::growth::{Sample, check_growth, sample};
-use crate::common::{Scratch, run, stats};
+use crate::common::{Scratch, stats};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
