@@ -157,7 +157,7 @@ fn an_index_has_the_coins_whenever_it_is_killed() {
         let (cursor, before) = (index.cursor(), index.taken_back);
         let run = AssertUnwindSafe(|| {
             let mut observer = DurableObserver::new(&data, cursor, &mut index).unwrap();
-            engine.connect(&[folder.clone()], &mut observer).unwrap();
+            engine.connect(std::slice::from_ref(&folder), &mut observer).unwrap();
             observer.finish().unwrap()
         });
         let ended = catch_unwind(run);
