@@ -189,7 +189,7 @@ def connecting(browser, program, axe, out, scratch, port):
     browser.open(f"http://127.0.0.1:{port}/")
     browser.wait("blocks that are connected", "return document.getElementById('state').textContent === 'Connecting blocks'")
     seen = set()
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while len(seen) < 4 and time.monotonic() < end:
         seen.add((browser.text("height"), browser.text("inputs")))
     check(len(seen) >= 4, f"figures do not move: {seen}")

@@ -106,7 +106,7 @@ class Browser:
     def text(self, name):
         return self.run("return document.getElementById(arguments[0]).textContent", name)
 
-    def wait(self, why, script, *arguments, seconds=20):
+    def wait(self, why, script, *arguments, seconds=60):
         """Waits until a script returns something."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
