@@ -149,7 +149,7 @@ impl World {
     }
 
     fn kill_follower(&mut self) {
-        // The one before is killed when the new one takes its place, but the lock is still its.
+        // The old process has the lock until it has ended.
         let _ = self.follower.0.kill();
         let _ = self.follower.0.wait();
         self.follower = follow(&self.place);
