@@ -131,7 +131,7 @@ pub struct BlockFiles {
     open: Mutex<HashMap<u32, Arc<File>>>,
 }
 
-fn block_file_number(path: &Path) -> Option<u64> {
+pub(crate) fn block_file_number(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     name.strip_prefix("blk")?.strip_suffix(".dat")?.parse().ok()
 }

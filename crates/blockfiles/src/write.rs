@@ -1,8 +1,10 @@
 //! Appending blocks to block files in Bitcoin Core's format.
 
 use crate::disk::{Disk, DiskFile, Open, SystemDisk};
-use crate::{BlockFiles, FileError, Position, RECORD_HEAD, is_there};
+use crate::source::block_file_number;
+use crate::{BlockFiles, FileError, Position, RECORD_HEAD};
 use blockmill_block::network::Magic;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ const FILE_SIZE_MAX: u64 = 128 << 20;
 pub struct BlockFileWriter {
     directory: PathBuf,
     magic: Magic,
+    /// A file is no larger, but for a single block.
+    size_max: u64,
     number: u32,
     disk: Arc<dyn Disk>,
     file: Option<(Box<dyn DiskFile>, u64)>,
@@ -27,14 +31,29 @@ fn file_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("blk{number:05}.dat"))
 }
 
-/// The number of the last file of a directory, and its path. None if there is no file.
+/// The number of the last file of a directory, and its path. None if there is no file. The first
+/// ones may have been removed.
 fn last_file(directory: &Path) -> Result<Option<(u32, PathBuf)>, FileError> {
-    let mut number = 0;
-    while is_there(&file_path(directory, number + 1))? {
-        number += 1;
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        entries => entries.map_err(FileError::io(directory))?,
+    };
+    let mut last = None;
+    for entry in entries {
+        let path = entry.map_err(FileError::io(directory))?.path();
+        let number = block_file_number(&path).and_then(|number| u32::try_from(number).ok());
+        // Others' names are not this writer's.
+        last = last.max(number.filter(|&number| file_path(directory, number) == path));
     }
-    let path = file_path(directory, number);
-    Ok(is_there(&path)?.then_some((number, path)))
+    Ok(last.map(|number| (number, file_path(directory, number))))
+}
+
+/// Whether a directory has a file of this writer.
+///
+/// # Errors
+/// [`FileError::Io`].
+pub fn has_block_files(directory: &Path) -> Result<bool, FileError> {
+    Ok(last_file(directory)?.is_some())
 }
 
 /// Makes durable what an earlier process appended to the files of `directory`: it may have been
@@ -80,6 +99,7 @@ impl BlockFileWriter {
         let mut writer = Self {
             directory: directory.to_owned(),
             magic,
+            size_max: FILE_SIZE_MAX,
             number: 0,
             disk,
             file: None,
@@ -115,6 +135,12 @@ impl BlockFileWriter {
         Self::open_on(disk, directory, magic, Some((number, end)))
     }
 
+    /// The same writer, which goes on to the next file after so many bytes.
+    #[must_use]
+    pub fn with_file_size(self, size_max: u64) -> Self {
+        Self { size_max, ..self }
+    }
+
     /// Appends a block, and adds its file to `files` if the file is new there. The block is not
     /// synced.
     ///
@@ -125,7 +151,7 @@ impl BlockFileWriter {
         if self
             .file
             .as_ref()
-            .is_some_and(|(_, length)| length + record_length > FILE_SIZE_MAX)
+            .is_some_and(|(_, length)| length + record_length > self.size_max)
         {
             // A file is durable before the next one begins: `sync_appended` relies on that.
             self.sync()?;

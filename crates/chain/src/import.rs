@@ -200,24 +200,24 @@ impl ChainState {
         inserted.waiting().len()
     }
 
-    /// Imports the blocks that came one by one, before an engine begins its work. Their findings
-    /// wait for [`take_submitted_findings`](Self::take_submitted_findings).
+    /// Imports the blocks that a data directory has itself, before an engine begins its work. Their
+    /// findings wait for [`take_own_findings`](Self::take_own_findings).
     ///
     /// # Errors
     /// [`FileError`] if a file cannot be read.
-    pub fn import_submitted_blocks(
+    pub fn import_own_blocks(
         &mut self,
-        folder: PathBuf,
+        folders: &[PathBuf],
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<(), FileError> {
-        self.submitted_findings = self.import(&[folder], Which::All, stop, observer)?;
+        self.own_findings = self.import(folders, Which::All, stop, observer)?;
         Ok(())
     }
 
-    /// The findings among the submitted blocks, once.
-    pub fn take_submitted_findings(&mut self) -> ImportFindings {
-        std::mem::take(&mut self.submitted_findings)
+    /// The findings among these blocks, once.
+    pub fn take_own_findings(&mut self) -> ImportFindings {
+        std::mem::take(&mut self.own_findings)
     }
 
     /// Inserts records into the index, each as soon as its parent is there: those first that have

@@ -156,6 +156,14 @@ impl HeaderIndex {
         found.into_iter().map(|(_, parent)| self.entry(parent).hash).collect()
     }
 
+    /// The blocks that lie in some files, and in which of them, in the order in which their headers
+    /// came.
+    pub fn blocks_in(&self, files: &[u32]) -> Vec<(BlockId, u32)> {
+        let ids = (0..self.entries.len()).map(BlockId::from_index);
+        let all = ids.flat_map(|id| self.positions(id).map(move |position| (id, position.file)));
+        all.filter(|(_, file)| files.contains(file)).collect()
+    }
+
     fn entry_mut(&mut self, id: BlockId) -> &mut Entry {
         &mut self.entries[id.index()]
     }

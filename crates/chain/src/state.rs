@@ -27,8 +27,8 @@ pub struct ChainState {
     active: Vec<BlockId>,
     /// Blocks whose parents are unknown.
     pub(super) orphans: Orphans,
-    /// Findings among the submitted blocks, until a run reports them.
-    pub(super) submitted_findings: ImportFindings,
+    /// Findings among the blocks of the data directory, until a run reports them.
+    pub(super) own_findings: ImportFindings,
 }
 
 /// Blocks whose parents are unknown, in the order in which they came: the parent is in files that
@@ -76,7 +76,7 @@ impl ChainState {
             deep: BTreeSet::new(),
             imported: HashSet::new(),
             orphans: Orphans::default(),
-            submitted_findings: ImportFindings::default(),
+            own_findings: ImportFindings::default(),
         }
     }
 

@@ -142,7 +142,7 @@ impl Failure {
             | Self::Past(PastError::Open(error))
             | Self::Feed(FeedError::Open(error))
             | Self::Audit(AuditError::Open(error)) => advice::of_open(error),
-            Self::Feed(FeedError::UnknownCursor { .. }) => {
+            Self::Feed(FeedError::UnknownCursor { .. } | FeedError::KeptNoLonger { .. }) => {
                 Some("begin anew with --from 0, and drop what was made of the events before")
             }
             Self::Connect(error) => advice::of_connect(error),
@@ -162,7 +162,9 @@ impl Failure {
             | Self::Past(PastError::Open(error))
             | Self::Feed(FeedError::Open(error))
             | Self::Audit(AuditError::Open(error)) => open_status(error),
-            Self::Feed(FeedError::UnknownCursor { .. } | FeedError::AboveTip { .. }) => 2,
+            Self::Feed(
+                FeedError::UnknownCursor { .. } | FeedError::KeptNoLonger { .. } | FeedError::AboveTip { .. },
+            ) => 2,
             Self::Past(PastError::AboveTip { .. } | PastError::BelowSnapshot { .. }) => 2,
             Self::Store(error)
             | Self::Connect(ConnectError::Store(error))

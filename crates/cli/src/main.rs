@@ -26,6 +26,7 @@ mod log;
 mod output;
 mod plain;
 mod progress;
+mod recent;
 mod script_pubkey;
 mod secrets;
 mod service;

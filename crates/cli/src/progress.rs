@@ -5,11 +5,11 @@ use crate::doing::{self, Doing};
 use crate::http::Live;
 use crate::log::{self, Line};
 use crate::output::duration_text;
+use crate::recent::{Recent, rate};
 use blockmill_chain::{BlockChange, Event, Indexing, Observer, Progress};
 use blockmill_coins::Tip;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -89,9 +89,6 @@ impl Drop for Meter {
     }
 }
 
-/// Seconds to which the rates of a run's last seconds go back.
-const RECENT: f64 = 10.0;
-
 /// Blocks and inputs per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Rates {
@@ -99,41 +96,23 @@ struct Rates {
     inputs: f64,
 }
 
-/// How far a run was in the last seconds.
-#[derive(Debug, Default)]
-struct Recent {
-    /// Seconds since the beginning, blocks and inputs; the oldest first.
-    points: VecDeque<(f64, u64, u64)>,
-}
-
-impl Recent {
-    /// Adds a point, and returns the rates of the last seconds.
-    fn add(&mut self, progress: &Progress) -> Rates {
-        let now = progress.elapsed.as_secs_f64();
-        let first = (0.0, 0, 0);
-        // Another run has begun.
-        if self.points.back().is_some_and(|&(last, ..)| last > now) {
-            self.points.clear();
-        }
-        // One point that is old enough stays.
-        while self.points.len() > 1 && self.points.get(1).is_some_and(|&(second, ..)| now - second >= RECENT) {
-            self.points.pop_front();
-        }
-        let &(begun, blocks, inputs) = self.points.front().unwrap_or(&first);
-        self.points.push_back((now, progress.blocks, progress.inputs));
-        // The first point may be the beginning itself.
-        let seconds = (now - begun).max(1e-9);
-        Rates {
-            blocks: progress.blocks.saturating_sub(blocks) as f64 / seconds,
-            inputs: progress.inputs.saturating_sub(inputs) as f64 / seconds,
-        }
+/// Adds what is done, and returns the rates of the last seconds.
+fn recent_rates(recent: &mut Recent<(u64, u64)>, progress: &Progress) -> Rates {
+    let now = progress.elapsed;
+    let before = recent.add(now, (progress.blocks, progress.inputs));
+    // At first the rates are those since the beginning.
+    let &(begun, (blocks, inputs)) = before.unwrap_or(&(Duration::ZERO, (0, 0)));
+    let seconds = (now - begun).as_secs_f64();
+    Rates {
+        blocks: rate(blocks, progress.blocks, seconds),
+        inputs: rate(inputs, progress.inputs, seconds),
     }
 }
 
 /// Shows the engine's progress and events.
 pub(crate) struct EngineMeter {
     pub(crate) meter: Meter,
-    recent: Recent,
+    recent: Recent<(u64, u64)>,
     live: Option<Live>,
 }
 
@@ -282,7 +261,7 @@ impl Observer for EngineMeter {
         }
         let recent = &mut self.recent;
         self.meter.show(Doing::Blocks(*progress), "progress", || {
-            let recent = recent.add(progress);
+            let recent = recent_rates(recent, progress);
             (connect_text(progress, recent), progress_json(progress, recent))
         });
     }
@@ -392,18 +371,18 @@ mod tests {
     fn recent_rates_are_those_of_the_last_seconds() {
         let mut recent = Recent::default();
         let inputs = |rates: Rates| rates.inputs;
-        assert_eq!(inputs(recent.add(&progress(1, 100, 5))), 20.0);
-        assert_eq!(inputs(recent.add(&progress(2, 200, 10))), 20.0);
-        assert_eq!(inputs(recent.add(&progress(3, 1_200, 15))), 110.0);
+        assert_eq!(inputs(recent_rates(&mut recent, &progress(1, 100, 5))), 20.0);
+        assert_eq!(inputs(recent_rates(&mut recent, &progress(2, 200, 10))), 20.0);
+        assert_eq!(inputs(recent_rates(&mut recent, &progress(3, 1_200, 15))), 110.0);
         assert_eq!(
-            recent.add(&progress(23, 1_200, 20)),
+            recent_rates(&mut recent, &progress(23, 1_200, 20)),
             Rates {
                 blocks: 2.1,
                 inputs: 100.0
             }
         );
-        assert_eq!(inputs(recent.add(&progress(23, 1_200, 30))), 0.0);
+        assert_eq!(inputs(recent_rates(&mut recent, &progress(23, 1_200, 30))), 0.0);
         // Another run, which begins anew.
-        assert_eq!(inputs(recent.add(&progress(1, 50, 1))), 50.0);
+        assert_eq!(inputs(recent_rates(&mut recent, &progress(1, 50, 1))), 50.0);
     }
 }

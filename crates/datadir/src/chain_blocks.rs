@@ -2,10 +2,11 @@
 
 use crate::DataDir;
 use crate::error::{OpenError, Remedy, file_error, no_tip_header};
-use crate::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
+use crate::files::{HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
 use crate::headers_file::{NO_UNDO, RECORD, decode};
+use crate::own_blocks::OWN_FOLDERS;
 use blockmill_block::{Header, Magic};
-use blockmill_blockfiles::{find_regular, is_there};
+use blockmill_blockfiles::{find_regular, has_block_files};
 use blockmill_chain::ChainBlocks;
 use blockmill_chain::index::HeaderIndex;
 use blockmill_chain::positions::FoundPositions;
@@ -37,21 +38,24 @@ impl DataDir {
         })?;
         let undo = open_undo(&self.file(UNDO_FILE))?;
         let mut found = FoundPositions::read(&self.file(POSITIONS_FILE))?;
-        search_own_blocks(self, magic, &mut found)?;
+        search_own_blocks(self, &OWN_FOLDERS, magic, &mut found)?;
         Ok(ChainBlocks::connected(index, tip_id, undo, &found))
     }
 }
 
-/// Searches the blocks that the directory keeps itself, too. Their positions are written when they
-/// are next imported.
+/// Searches folders of the directory's own blocks, too. Their positions are written when they are
+/// next imported.
 pub(crate) fn search_own_blocks(
     directory: &DataDir,
+    folders: &[&str],
     magic: Magic,
     found: &mut FoundPositions,
 ) -> Result<(), OpenError> {
-    let folder = directory.file(BLOCKS_FOLDER);
-    if is_there(&folder.join(FIRST_BLOCK_FILE))? {
-        search_folder(&folder, magic, found)?;
+    for name in folders {
+        let folder = directory.file(name);
+        if has_block_files(&folder)? {
+            search_folder(&folder, magic, found)?;
+        }
     }
     Ok(())
 }

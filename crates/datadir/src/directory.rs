@@ -10,6 +10,7 @@ use crate::headers_file::came_with_snapshot;
 use crate::lock::{self, lock_to_write};
 use crate::lost_store::{has_no_coins, has_store_if_not_lost, network_of, refuse_redb};
 use crate::meta::{ChainId, Meta, SnapshotMark, read_meta, remedy, write_meta};
+use crate::own_blocks::OWN_FOLDERS;
 use crate::writer::Writer;
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
 use blockmill_blockfiles::{FileError, is_there, sync_appended};
@@ -144,12 +145,14 @@ impl DataDir {
         lock::writer(&self.path)
     }
 
-    /// Makes durable the names in the directory and the submitted blocks, as they were found: an
-    /// earlier process may have been killed before it synced them.
+    /// Makes durable the names in the directory and its own blocks, as they were found: an earlier
+    /// process may have been killed before it synced them.
     pub(crate) fn make_durable(&self) -> Result<(), FileError> {
         let synced = self.disk.sync_directory(&self.path);
         synced.map_err(file_error(&self.path))?;
-        sync_appended(&*self.disk, &self.file(BLOCKS_FOLDER))
+        OWN_FOLDERS
+            .iter()
+            .try_for_each(|name| sync_appended(&*self.disk, &self.file(name)))
     }
 
     /// Closes a directory, and removes it if this opening has made its folder and it has no block.

@@ -5,8 +5,8 @@
 //! A feed reads what is durable, while another process connects blocks. The consumer's cursor is a
 //! block. If that is no longer on the chain, the feed gives the blocks from the cursor down to the
 //! fork, so that they can be undone, and then those of the chain. Headers and undo data of
-//! disconnected blocks stay in the directory, and the engine keeps the blocks themselves, so any
-//! block that was ever durable is a cursor.
+//! disconnected blocks stay in the directory, and the engine keeps the blocks themselves until there
+//! are a thousand above them: so long any block that was durable is a cursor.
 //!
 //! - [`request`]: what a consumer asks for at a socket.
 
@@ -14,7 +14,7 @@ pub mod request;
 
 use crate::chain_blocks::{open_undo, read_headers_from, search_own_blocks};
 use crate::error::{OpenError, Remedy};
-use crate::files::{HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
+use crate::files::{BLOCKS_FOLDER, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
 use crate::utxo_set::Reach;
 use crate::{DataDir, Status};
 use blockmill_block::BlockHash;
@@ -82,6 +82,14 @@ pub enum FeedError {
         /// The directory.
         path: PathBuf,
     },
+    /// The block left the chain long ago, and cannot be undone any more.
+    #[error("block {hash} left the chain long ago, and is kept no longer in {}", path.display())]
+    KeptNoLonger {
+        /// The block.
+        hash: BlockHash,
+        /// The directory.
+        path: PathBuf,
+    },
     /// The cursor is a height that the chain does not reach.
     #[error("height {height} is above the tip, which is at height {tip}")]
     AboveTip {
@@ -142,6 +150,7 @@ struct FeedChain {
     /// Bytes of the headers that were read.
     headers_at: u64,
     positions: PositionsReader,
+    submitted: FoundPositions,
 }
 
 impl FeedChain {
@@ -154,6 +163,7 @@ impl FeedChain {
             tip,
             headers_at: 0,
             positions: PositionsReader::new(directory.file(POSITIONS_FILE)),
+            submitted: FoundPositions::default(),
         })
     }
 
@@ -176,17 +186,23 @@ impl FeedChain {
             })?;
         let blocks = &self.blocks;
         self.positions.forget_known(|hash| blocks.is_known(hash));
-        let mut own = FoundPositions::default();
-        search_own_blocks(&directory, self.blocks.params().magic(), &mut own)?;
-        self.blocks.find_blocks(&own);
+        let magic = self.blocks.params().magic();
+        search_own_blocks(&directory, &[BLOCKS_FOLDER], magic, &mut self.submitted)?;
+        self.blocks.find_blocks(&self.submitted);
         (self.headers_at, self.tip) = (end, tip);
         Ok(())
     }
 
     fn read(&self, height: u32) -> Result<FeedBlock, FeedError> {
+        let block = self.blocks.read(height).or_else(|error| {
+            // A node may have forgotten it, and then the directory has kept it.
+            let hash = self.blocks.hash(height)?;
+            let kept = self.branch(&Tip { hash, height })?;
+            kept.read(height).map_err(|_| FeedError::from(error))
+        })?;
         Ok(FeedBlock {
             is_connected: true,
-            block: self.blocks.read(height)?,
+            block,
             median_time_past: self.blocks.median_time_past(height)?,
         })
     }
@@ -315,11 +331,18 @@ impl Feed {
             Some(branch) => branch,
             None => chain.branch(&self.cursor)?,
         };
-        drop(chain);
         let height = self.cursor.height;
+        let block = branch.read(height).map_err(|error| match error {
+            BlockReadError::InNoFile { hash, .. } => FeedError::KeptNoLonger {
+                hash,
+                path: chain.path.clone(),
+            },
+            error => error.into(),
+        })?;
+        drop(chain);
         let block = FeedBlock {
             is_connected: false,
-            block: branch.read(height)?,
+            block,
             median_time_past: branch.median_time_past(height)?,
         };
         // The first block is on every chain, so this one is above it.

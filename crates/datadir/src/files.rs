@@ -21,7 +21,10 @@ pub const POSITIONS_FILE: &str = "places.dat";
 /// The folder of submitted blocks.
 pub const BLOCKS_FOLDER: &str = "blocks";
 
-/// The first file in that folder.
+/// The folder of the last blocks, and of those that left the chain.
+pub const KEPT_FOLDER: &str = "kept";
+
+/// The first file of submitted blocks.
 pub const FIRST_BLOCK_FILE: &str = "blk00000.dat";
 
 /// The folder of the store of the coins.

@@ -25,6 +25,7 @@
 //! | `headers.dat` | headers of connected blocks, and the positions of their undo data |
 //! | `places.dat` | where blocks were found in block files |
 //! | `blocks/` | blocks that came through `submit`, in blk form |
+//! | `kept/` | the last blocks of a node that is followed, and blocks that left the chain, in blk form |
 //! | `audit.txt` | the last proof of the set, and of which store, written by `blockmill audit` |
 //!
 //! The modules, from the names of these files up:
@@ -35,6 +36,7 @@
 //! - `commit_mark`, `marked_store`: the last commit of the store, so that a lost end is seen;
 //! - `meta`: what a directory belongs to;
 //! - `lost_store`: whether the store is lost;
+//! - `own_blocks`: blocks that the directory has itself;
 //! - `directory`: a directory and its lock;
 //! - [`store_file`]: the store of the coins;
 //! - [`chain_log`]: headers and undo data of connected blocks;
@@ -75,6 +77,7 @@ mod headers_file;
 mod lock;
 mod marked_store;
 mod meta;
+mod own_blocks;
 mod writer;
 
 pub use batches::{Batch, for_each_batch_of};

@@ -2,10 +2,11 @@
 
 use crate::DataDir;
 use crate::chain_log::ChainLog;
-use crate::error::{OpenError, Remedy, no_tip_header};
-use crate::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
-use blockmill_block::{Block, BlockUndo, Header, Magic};
-use blockmill_blockfiles::{BlockFileWriter, FileError, Position, is_there};
+use crate::error::{OpenError, Remedy, file_error, no_tip_header};
+use crate::files::{BLOCKS_FOLDER, HEADERS_FILE, KEPT_FOLDER, POSITIONS_FILE, UNDO_FILE};
+use crate::own_blocks::{OWN_FOLDERS, OwnBlocks};
+use blockmill_block::{Block, BlockUndo, Header};
+use blockmill_blockfiles::{FileError, Position, has_block_files};
 use blockmill_chain::files::SharedFiles;
 use blockmill_chain::index::HeaderIndex;
 use blockmill_chain::positions::FoundPositions;
@@ -14,15 +15,18 @@ use blockmill_chain::report::observer::Observer;
 use blockmill_chain::state::ChainState;
 use blockmill_coins::{CoinStore, UndoLogError, UndoPosition};
 use blockmill_rules::Params;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The directory, the log of connected blocks, and the writer of submitted blocks.
+/// Bytes of a file of kept blocks: old files are removed whole.
+const KEPT_FILE_SIZE: u64 = 16 << 20;
+
+/// The directory, the log of connected blocks, and the writers of its own blocks.
 pub struct DataState {
     directory: DataDir,
     log: ChainLog,
-    /// None until a block is submitted.
-    writer: Option<BlockFileWriter>,
+    submitted: OwnBlocks,
+    kept: OwnBlocks,
     /// What is wrong with the undo data, until it is reported.
     undo_problem: Option<String>,
     /// What the store lacks, until it is reported.
@@ -55,10 +59,15 @@ impl DataState {
         let undo_problem = log.undo_problem(&index.header(tip), index.entry(tip).undo().as_ref());
         log.cut_back()?;
         let positions = FoundPositions::open(Arc::clone(directory.disk()), directory.file(POSITIONS_FILE))?;
+        let own_blocks = |name, file_size| {
+            let disk = Arc::clone(directory.disk());
+            OwnBlocks::new(disk, directory.file(name), magic, file_size)
+        };
         let data = Self {
+            submitted: own_blocks(BLOCKS_FOLDER, None),
+            kept: own_blocks(KEPT_FOLDER, Some(KEPT_FILE_SIZE)),
             directory,
             log,
-            writer: None,
             undo_problem,
             older,
         };
@@ -93,41 +102,64 @@ impl DataState {
         }
     }
 
-    /// The folder of submitted blocks, if there is one.
+    /// The folders of the directory's own blocks that are there.
     ///
     /// # Errors
     /// [`FileError`].
-    pub fn submitted_blocks(&self) -> Result<Option<PathBuf>, FileError> {
-        let folder = self.directory.file(BLOCKS_FOLDER);
-        Ok(is_there(&folder.join(FIRST_BLOCK_FILE))?.then_some(folder))
+    pub fn own_folders(&self) -> Result<Vec<PathBuf>, FileError> {
+        let mut folders = Vec::new();
+        for name in OWN_FOLDERS {
+            let folder = self.directory.file(name);
+            if has_block_files(&folder)? {
+                folders.push(folder);
+            }
+        }
+        Ok(folders)
     }
 
-    /// Appends a submitted block after the last whole record, and adds its file to `files`.
+    /// Whether a file is one of the directory's own blocks.
+    pub fn is_own(&self, file: &Path) -> bool {
+        OWN_FOLDERS
+            .iter()
+            .any(|name| file.starts_with(self.directory.file(name)))
+    }
+
+    /// Whether a file is one of kept blocks.
+    pub fn is_kept(&self, file: &Path) -> bool {
+        file.starts_with(self.directory.file(KEPT_FOLDER))
+    }
+
+    /// Appends a submitted block, and adds its file to `files`.
     ///
     /// # Errors
     /// [`FileError`].
-    pub fn keep_block(&mut self, block: &Block, magic: Magic, files: &SharedFiles) -> Result<Position, FileError> {
-        let writer = match &mut self.writer {
-            Some(writer) => writer,
-            none => none.insert(BlockFileWriter::resume(
-                Arc::clone(self.directory.disk()),
-                &self.directory.file(BLOCKS_FOLDER),
-                magic,
-                &files.read(),
-            )?),
-        };
-        writer.append(block.bytes(), &mut files.write())
+    pub fn add_submitted(&mut self, block: &Block, files: &SharedFiles) -> Result<Position, FileError> {
+        self.submitted.append(block, files)
     }
 
-    /// Makes submitted blocks durable.
+    /// Keeps a block for a while, and adds its file to `files`.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn keep(&mut self, block: &Block, files: &SharedFiles) -> Result<Position, FileError> {
+        self.kept.append(block, files)
+    }
+
+    /// Removes a file of kept blocks.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn remove_kept(&self, file: &Path) -> Result<(), FileError> {
+        self.directory.disk().remove(file).map_err(file_error(file))
+    }
+
+    /// Makes submitted and kept blocks durable.
     ///
     /// # Errors
     /// [`FileError`].
     pub fn sync_blocks(&mut self) -> Result<(), FileError> {
-        match &mut self.writer {
-            Some(writer) => writer.sync(),
-            None => Ok(()),
-        }
+        self.submitted.sync()?;
+        self.kept.sync()
     }
 
     /// Appends the undo data of a connected block.

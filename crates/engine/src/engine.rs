@@ -29,6 +29,7 @@ pub use submit::{Submission, Verdict};
 use crate::pipeline::connect::{self, BranchEnd};
 use crate::pipeline::disconnect::disconnect_tip;
 use crate::pipeline::error::ConnectError;
+use crate::pipeline::keep::keep_last;
 use crate::pipeline::load::Content;
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::connect_report::{ConnectReport, Halt};
@@ -54,6 +55,8 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     chain: ChainState,
     data: DataState,
     telemetry: Telemetry,
+    /// Whether each run keeps the last blocks in the data directory.
+    keeps_last: bool,
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
@@ -106,17 +109,21 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let cache = self.coins().counters();
         let totals_before = self.telemetry.begin_run(cache);
         self.data.report_problems(start_height, observer);
+        let keeps_last = self.keeps_last;
         let (pipeline, mut run) = self.parts(observer, figures);
         if which == Which::All {
             run.chain.forget_failures();
         }
-        let mut submitted = ImportFindings::default();
-        let (mut findings, mut halt) = import_and_connect(pipeline, &mut run, sources, which, &mut submitted)?;
+        let mut own = ImportFindings::default();
+        let (mut findings, mut halt) = import_and_connect(pipeline, &mut run, sources, which, &mut own)?;
         // A block that is shorter than its record was read: others may lie there.
         while halt == Halt::Finished && run.chain.find_hidden(pipeline.stop())? {
-            (findings, halt) = import_and_connect(pipeline, &mut run, sources, Which::All, &mut submitted)?;
+            (findings, halt) = import_and_connect(pipeline, &mut run, sources, Which::All, &mut own)?;
         }
-        findings.merge(submitted);
+        findings.merge(own);
+        if keeps_last {
+            keep_last(pipeline, &mut run)?;
+        }
         pipeline.flush(&mut run)?;
         run.reporter.report_pending();
         let cache = self.coins().counters();
@@ -235,28 +242,28 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     }
 }
 
-/// Imports the blocks in `sources`, and connects the best chain. Findings among submitted blocks
-/// are added to `submitted`.
+/// Imports the blocks in `sources`, and connects the best chain. Findings among the
+/// directory's own blocks are added to `own`.
 fn import_and_connect<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
     sources: &[PathBuf],
     which: Which,
-    submitted: &mut ImportFindings,
+    own: &mut ImportFindings,
 ) -> Result<(ImportFindings, Halt), ConnectError> {
     let stop = pipeline.stop();
     let mut findings = run.chain.import(sources, which, stop, run.reporter.observer)?;
-    // Damage of submitted blocks is said once.
-    let damages = std::mem::take(&mut submitted.damages);
-    *submitted = run.chain.take_submitted_findings();
-    submitted.damages.extend(damages);
-    run.reporter.telemetry.take_findings(submitted);
+    // Damage of these is said once.
+    let damages = std::mem::take(&mut own.damages);
+    *own = run.chain.take_own_findings();
+    own.damages.extend(damages);
+    run.reporter.telemetry.take_findings(own);
     run.reporter.telemetry.take_findings(&mut findings);
     check_genesis(pipeline, run);
     run.reporter.telemetry.set_chain_bytes(run.chain.active_bytes());
     // The interval counts from here: an import, however long, changes no coins.
     pipeline.flusher_mut().restart_interval();
-    let is_stopped = [findings.end, submitted.end].contains(&ImportEnd::Stopped);
+    let is_stopped = [findings.end, own.end].contains(&ImportEnd::Stopped);
     let halt = if is_stopped {
         Halt::Stopped
     } else {

@@ -15,6 +15,7 @@
 //!   `blockmill-checks`);
 //! - `flush`: changes go to the store;
 //! - `disconnect`: the tip is disconnected, for a branch with more work;
+//! - `keep`: the last blocks are kept, and those that left the chain;
 //! - [`error`]: why blocks cannot be connected.
 
 pub mod error;
@@ -25,6 +26,7 @@ pub(crate) mod disconnect;
 pub(crate) mod fetch;
 pub(crate) mod flush;
 pub(crate) mod in_flight;
+pub(crate) mod keep;
 pub(crate) mod load;
 pub(crate) mod prefetch;
 pub(crate) mod state;

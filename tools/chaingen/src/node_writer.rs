@@ -33,6 +33,8 @@ pub struct NodeWriter {
     file: File,
     end: u64,
     allocated: u64,
+    /// For each block the number of its file, and where it begins there.
+    begun: Vec<(u32, u64)>,
 }
 
 impl NodeWriter {
@@ -54,6 +56,7 @@ impl NodeWriter {
             oldest: 0,
             end: 0,
             allocated: 0,
+            begun: Vec::new(),
         })
     }
 
@@ -68,8 +71,9 @@ impl NodeWriter {
             self.file.set_len(self.end)?;
             self.number += 1;
             self.file = create(&self.folder, self.number)?;
-            (self.end, self.allocated) = (0, 0);
+            (self.end, self.allocated) = (0, self.file.metadata()?.len());
         }
+        self.begun.push((self.number, self.end));
         while self.allocated < self.end + length {
             self.allocated += self.settings.chunk;
             self.file.set_len(self.allocated)?;
@@ -111,6 +115,22 @@ impl NodeWriter {
         self.file = OpenOptions::new().write(true).open(file)?;
         Ok(())
     }
+
+    /// As [`restart`](Self::restart), and the last `count` blocks are forgotten, since they were
+    /// not in the node's index yet: the next ones are written over them.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn forget(&mut self, count: usize) -> io::Result<()> {
+        let left = self.begun.len().saturating_sub(count);
+        if let Some(&(number, end)) = self.begun.get(left) {
+            (self.number, self.end) = (number, end);
+            self.begun.truncate(left);
+        }
+        self.restart()?;
+        self.allocated = self.file.metadata()?.len();
+        Ok(())
+    }
 }
 
 fn path(folder: &Path, number: u32) -> PathBuf {
@@ -118,5 +138,10 @@ fn path(folder: &Path, number: u32) -> PathBuf {
 }
 
 fn create(folder: &Path, number: u32) -> io::Result<File> {
-    File::create_new(path(folder, number))
+    // What was forgotten may lie there.
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path(folder, number))
 }

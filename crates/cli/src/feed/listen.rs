@@ -20,7 +20,8 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Consumers at a time. Each takes a thread, and memory for the events of some blocks.
@@ -136,7 +137,8 @@ impl Server<'_> {
         log::info("listening", &format!("feeds at {name}"), json!({"address": name}));
         // It is what those get that are refused before they have named a format.
         let encoder = Encoder::new(self.format, self.network)?;
-        let consumers = AtomicUsize::new(0);
+        // Each consumer has a clone.
+        let consumers = Arc::new(());
         std::thread::scope(|scope| {
             while !self.is_stopped() {
                 let Ok(mut connection) = listener.accept() else {
@@ -144,14 +146,14 @@ impl Server<'_> {
                     std::thread::sleep(STEP);
                     continue;
                 };
-                let Some(seat) = Seat::take(&consumers) else {
+                if Arc::strong_count(&consumers) > CONSUMERS_MAX {
                     let why = format!("there are {CONSUMERS_MAX} consumers already");
                     refuse(&mut *connection, &encoder, why, NO_TIME);
                     continue;
-                };
-                let encoder = &encoder;
+                }
+                let (encoder, counted) = (&encoder, Arc::clone(&consumers));
                 let consumer = move || {
-                    let _seat = seat;
+                    let _counted = counted;
                     self.answer(&mut *connection, encoder);
                 };
                 // Without a thread the connection is closed.
@@ -240,26 +242,6 @@ impl Server<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// A place among the consumers, until it is dropped.
-struct Seat<'a>(&'a AtomicUsize);
-
-impl<'a> Seat<'a> {
-    /// Only the thread that accepts connections takes any.
-    fn take(consumers: &'a AtomicUsize) -> Option<Self> {
-        if consumers.load(Ordering::Relaxed) >= CONSUMERS_MAX {
-            return None;
-        }
-        consumers.fetch_add(1, Ordering::Relaxed);
-        Some(Self(consumers))
-    }
-}
-
-impl Drop for Seat<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

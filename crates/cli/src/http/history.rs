@@ -2,6 +2,7 @@
 
 use crate::http::figures::Figures;
 use crate::http::process::{ThreadGroup, ThreadTimes};
+use crate::recent::{Recent, rate};
 use blockmill_engine::report::Totals;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -13,12 +14,8 @@ pub(super) const STEP: Duration = Duration::from_millis(2_500);
 /// Points of ten minutes.
 const POINTS_MAX: usize = 240;
 
-/// Steps of the ten seconds over which the latest rates are taken.
-const RECENT_STEPS: usize = 4;
-
 /// The figures at a moment.
 struct Count {
-    at: Instant,
     blocks: u64,
     inputs: u64,
     totals: Totals,
@@ -35,7 +32,7 @@ struct Point {
 
 /// How fast a command was in the last ten seconds.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Recent {
+pub(super) struct Latest {
     pub(super) blocks_per_second: f64,
     pub(super) inputs_per_second: f64,
     /// For each stage how many threads were busy in it, on average, and for how much of the time
@@ -49,10 +46,11 @@ pub(super) struct Recent {
 #[derive(Default)]
 pub(super) struct History {
     points: VecDeque<Point>,
-    /// Those of the last ten seconds.
-    counts: VecDeque<Count>,
+    /// When the first look was.
+    begun: Option<Instant>,
+    counts: Recent<Count>,
     threads: ThreadTimes,
-    recent: Recent,
+    latest: Latest,
 }
 
 /// A number with one digit after the point, as JSON.
@@ -64,35 +62,29 @@ impl History {
     /// Adds a point.
     pub(super) fn add(&mut self, figures: &Figures, at: Instant, time: SystemTime) {
         let progress = figures.progress.as_ref();
-        let now = Count {
-            at,
-            blocks: progress.map_or(0, |progress| progress.blocks),
-            inputs: progress.map_or(0, |progress| progress.inputs),
-            totals: figures.totals.unwrap_or_default(),
-        };
-        if self.counts.len() > RECENT_STEPS {
-            self.counts.pop_front();
-        }
-        let rate = |before: u64, now: u64, seconds: f64| now.saturating_sub(before) as f64 / seconds.max(1e-3);
-        if let Some(last) = self.counts.back() {
-            let seconds = at.duration_since(last.at).as_secs_f64();
+        let (blocks, inputs) = progress.map_or((0, 0), |progress| (progress.blocks, progress.inputs));
+        let totals = figures.totals.unwrap_or_default();
+        let now = at.duration_since(*self.begun.get_or_insert(at));
+        if let Some((last, before)) = self.counts.last() {
+            let seconds = (now - *last).as_secs_f64();
             if self.points.len() == POINTS_MAX {
                 self.points.pop_front();
             }
             self.points.push_back(Point {
                 time: time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
                 height: progress.map_or(figures.start_height.unwrap_or(0), |progress| progress.height),
-                blocks_per_second: rate(last.blocks, now.blocks, seconds),
-                inputs_per_second: rate(last.inputs, now.inputs, seconds),
+                blocks_per_second: rate(before.blocks, blocks, seconds),
+                inputs_per_second: rate(before.inputs, inputs, seconds),
             });
         }
-        if let Some(first) = self.counts.front() {
-            let seconds = at.duration_since(first.at).as_secs_f64();
+        let count = Count { blocks, inputs, totals };
+        if let Some((begun, before)) = self.counts.add(now, count) {
+            let seconds = (now - *begun).as_secs_f64();
             let share = |before: f64, now: f64| (now - before).max(0.0) / seconds.max(1e-3);
-            let stages = now.totals.stages.named().zip(first.totals.stages.named());
-            self.recent = Recent {
-                blocks_per_second: rate(first.blocks, now.blocks, seconds),
-                inputs_per_second: rate(first.inputs, now.inputs, seconds),
+            let stages = totals.stages.named().zip(before.totals.stages.named());
+            self.latest = Latest {
+                blocks_per_second: rate(before.blocks, blocks, seconds),
+                inputs_per_second: rate(before.inputs, inputs, seconds),
                 stages: stages
                     .map(|((name, now), (_, before))| {
                         let busy = share(before.busy_seconds, now.busy_seconds);
@@ -102,12 +94,11 @@ impl History {
                 threads: Vec::new(),
             };
         }
-        self.recent.threads = self.threads.look(at);
-        self.counts.push_back(now);
+        self.latest.threads = self.threads.look(at);
     }
 
-    pub(super) fn recent(&self) -> &Recent {
-        &self.recent
+    pub(super) fn latest(&self) -> &Latest {
+        &self.latest
     }
 
     /// The points, the oldest first, each as a list: the time, the height, blocks and inputs per
@@ -162,7 +153,7 @@ mod tests {
         let mut add = |step: u32, blocks, inputs| {
             let at = start + STEP * step;
             history.add(&figures(blocks, inputs), at, UNIX_EPOCH + STEP * step);
-            (history.json(), history.recent().inputs_per_second)
+            (history.json(), history.latest().inputs_per_second)
         };
         // One look has no rate.
         assert_eq!(add(0, 0, 0), (json!([]), 0.0));

@@ -7,7 +7,6 @@ use crate::http::site::{Site, TICK};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::cell::Cell;
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -100,6 +99,8 @@ async fn tick(site: Rc<Site>) {
 }
 
 async fn accept(listener: TcpListener, site: Rc<Site>) {
+    // Each client has a clone.
+    let clients = Rc::new(());
     loop {
         let accepted = listener.accept().await;
         // There may be no more files for a while, or too many clients.
@@ -109,10 +110,15 @@ async fn accept(listener: TcpListener, site: Rc<Site>) {
         let Ok((stream, _)) = accepted else {
             continue;
         };
-        match Permit::take(&site.connections) {
-            Some(permit) => drop(spawn_local(serve(stream, Rc::clone(&site), permit))),
-            None => refuse(stream),
+        if Rc::strong_count(&clients) > CONNECTIONS_MAX {
+            refuse(stream);
+            continue;
         }
+        let (served, counted) = (serve(stream, Rc::clone(&site)), Rc::clone(&clients));
+        spawn_local(async {
+            served.await;
+            drop(counted);
+        });
     }
 }
 
@@ -123,27 +129,8 @@ fn refuse(stream: TcpStream) {
     }
 }
 
-/// One of the connections that there may be.
-struct Permit(Rc<Cell<usize>>);
-
-impl Permit {
-    fn take(connections: &Rc<Cell<usize>>) -> Option<Self> {
-        let taken = connections.get();
-        (taken < CONNECTIONS_MAX).then(|| {
-            connections.set(taken + 1);
-            Self(Rc::clone(connections))
-        })
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
 /// Answers the requests of a connection.
-async fn serve(stream: TcpStream, site: Rc<Site>, _permit: Permit) {
+async fn serve(stream: TcpStream, site: Rc<Site>) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| {
         let site = Rc::clone(&site);

@@ -51,7 +51,6 @@ pub(super) struct Site {
     told: Cell<(u64, u64)>,
     sampled: Cell<Option<Instant>>,
     spent: Cell<usize>,
-    pub(super) connections: Rc<Cell<usize>>,
 }
 
 impl Site {
@@ -69,7 +68,6 @@ impl Site {
             told: Cell::default(),
             sampled: Cell::default(),
             spent: Cell::default(),
-            connections: Rc::default(),
         }
     }
 
@@ -99,8 +97,8 @@ impl Site {
             .directory
             .borrow_mut()
             .sizes(directory.as_deref(), store.as_deref());
-        let recent = self.history.borrow().recent().clone();
-        let snapshot = Snapshot::new(figures, self.stop.load(Ordering::Relaxed), recent, sizes);
+        let latest = self.history.borrow().latest().clone();
+        let snapshot = Snapshot::new(figures, self.stop.load(Ordering::Relaxed), latest, sizes);
         Texts {
             at: Instant::now(),
             changes: (snapshot.figures.changes, snapshot.warnings_total),

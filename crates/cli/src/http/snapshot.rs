@@ -3,7 +3,7 @@
 use crate::doing::{self, remaining_seconds};
 use crate::http::directory::Sizes;
 use crate::http::figures::{Figures, State};
-use crate::http::history::Recent;
+use crate::http::history::Latest;
 use crate::http::process::Process;
 use crate::output;
 use crate::warnings::{self, Warning};
@@ -23,7 +23,7 @@ pub(super) struct Snapshot {
     /// The share of it that is done, from 0 to 1.
     pub(super) share: Option<f64>,
     pub(super) remaining_seconds: Option<f64>,
-    pub(super) recent: Recent,
+    pub(super) latest: Latest,
     pub(super) sizes: Sizes,
     pub(super) process: Option<Process>,
     pub(super) cpu_seconds: f64,
@@ -33,7 +33,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) fn new(figures: Figures, is_stopping: bool, recent: Recent, sizes: Sizes) -> Self {
+    pub(super) fn new(figures: Figures, is_stopping: bool, latest: Latest, sizes: Sizes) -> Self {
         let state = match figures.state {
             State::Ended => State::Ended,
             _ if is_stopping => State::Stopping,
@@ -61,7 +61,7 @@ impl Snapshot {
                 None => doing.remaining_seconds,
             },
             doing: doing.text,
-            recent,
+            latest,
             sizes,
             process: Process::read(),
             cpu_seconds: output::cpu_seconds(),

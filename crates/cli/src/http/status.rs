@@ -46,7 +46,7 @@ pub(super) fn json_of(snapshot: &Snapshot) -> Value {
         "start_height": figures.start_height,
         "data": figures.directory.as_deref().map(path_text),
         "threads": figures.threads,
-        "thread_groups": snapshot.recent.threads.iter().map(thread_json).collect::<Value>(),
+        "thread_groups": snapshot.latest.threads.iter().map(thread_json).collect::<Value>(),
         "last_blocks": newest_first(&figures.last_blocks, block_json),
         "reorganisations": newest_first(&figures.reorganisations, reorganisation_json),
         "warnings": newest_first(&snapshot.warnings, warning_json),
@@ -61,7 +61,7 @@ pub(super) fn json_of(snapshot: &Snapshot) -> Value {
     }
     if let Some(totals) = &figures.totals {
         put_stages(&mut object, totals);
-        for &(name, busy, waiting) in &snapshot.recent.stages {
+        for &(name, busy, waiting) in &snapshot.latest.stages {
             put(
                 &mut object,
                 &format!("stages.{name}.busy_threads"),

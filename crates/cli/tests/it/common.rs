@@ -11,6 +11,7 @@ pub(crate) mod python;
 pub(crate) mod store;
 
 use blockmill_block::{Block, BlockHash, Header, Magic};
+use growth::sample;
 use serde_json::Value;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -157,13 +158,9 @@ pub(crate) fn peak_memory(command: &mut Command) -> u64 {
 /// Runs a command. Returns the most anonymous memory that it had, in bytes.
 pub(crate) fn peak_memory_and_status(command: &mut Command) -> (u64, ExitStatus) {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let status_file = format!("/proc/{}/status", child.id());
     let mut peak = 0;
     loop {
-        let status = std::fs::read_to_string(&status_file).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-        let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        peak = peak.max(kibibytes.unwrap_or(0) * 1024);
+        peak = peak.max(sample(child.id(), 0).map_or(0, |now| now.anonymous));
         if let Some(status) = child.try_wait().unwrap() {
             return (peak, status);
         }

@@ -1,26 +1,42 @@
-//! The blocks that came through `submit`.
+//! The blocks that the directory has itself.
 
 use super::findings::{Findings, Health, Problems};
 use crate::DataDir;
 use crate::error::Remedy;
-use crate::files::{BLOCKS_FOLDER, FIRST_BLOCK_FILE};
+use crate::files::{BLOCKS_FOLDER, KEPT_FOLDER};
 use blockmill_block::Block;
-use blockmill_blockfiles::{BlockFiles, FileError, is_there};
+use blockmill_blockfiles::{BlockFiles, FileError, has_block_files};
 use blockmill_chain::copies::{decode_copy, mutated};
 use blockmill_rules::Params;
 use blockmill_rules::block::check_commitments;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const PART: &str = "blocks/";
+/// The folders, and what helps where a block is damaged. Kept blocks are of use alone in a
+/// reorganisation, and others come.
+const PARTS: [(&str, &str, Remedy); 2] = [
+    (BLOCKS_FOLDER, "blocks/", Remedy::SubmitAgain),
+    (KEPT_FOLDER, "kept/", Remedy::RemoveFile),
+];
 
-/// Reads the blocks that were submitted.
+/// Reads the blocks that were submitted, and those that are kept for a while.
 pub(super) fn examine(directory: &DataDir, stop: &AtomicBool, findings: &mut Findings) {
-    let folder = directory.file(BLOCKS_FOLDER);
-    match is_there(&folder.join(FIRST_BLOCK_FILE)) {
+    for part in PARTS {
+        examine_folder(directory, part, stop, findings);
+    }
+}
+
+fn examine_folder(
+    directory: &DataDir,
+    (name, part, remedy): (&str, &'static str, Remedy),
+    stop: &AtomicBool,
+    findings: &mut Findings,
+) {
+    let folder = directory.file(name);
+    match has_block_files(&folder) {
         Ok(true) => {}
         Ok(false) => return,
-        Err(error) => return findings.add_error(PART, &error.into()),
+        Err(error) => return findings.add_error(part, &error.into()),
     }
     let mut seen = Seen::default();
     let read = look(&folder, &directory.chain_id().params(), stop, &mut seen);
@@ -30,16 +46,16 @@ pub(super) fn examine(directory: &DataDir, stop: &AtomicBool, findings: &mut Fin
         blocks,
     } = seen;
     if !problems.is_empty() {
-        findings.add_damage(PART, problems.to_string(), Remedy::SubmitAgain);
+        findings.add_damage(part, problems.to_string(), remedy);
     } else if let Err(error) = read {
-        findings.add_error(PART, &error.into());
+        findings.add_error(part, &error.into());
     } else if stop.load(Ordering::Relaxed) {
-        findings.add(PART, Health::NotExamined, format!("stopped after {blocks} blocks"));
+        findings.add(part, Health::NotExamined, format!("stopped after {blocks} blocks"));
     } else if unfinished > 0 {
         let detail = format!("{blocks} blocks, and a record that is cut off, as a kill leaves it");
-        findings.add(PART, Health::Harmless, detail);
+        findings.add(part, Health::Harmless, detail);
     } else {
-        findings.add(PART, Health::Sound, format!("{blocks} blocks"));
+        findings.add(part, Health::Sound, format!("{blocks} blocks"));
     }
 }
 

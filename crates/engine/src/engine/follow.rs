@@ -98,12 +98,25 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// reported, and tried again.
     ///
     /// The observer hears of each block, and [`caught_up`](Observer::caught_up) when the engine
-    /// waits. The report is that of the first run, up to there.
+    /// waits. The last blocks are kept in the data directory, too: a node that is killed forgets some
+    /// of its own. The report is that of the first run, up to there.
     ///
     /// # Errors
     /// Any [`ConnectError`] of the first run; later those of the data directory. What was flushed
     /// before is kept.
     pub fn follow(
+        &mut self,
+        sources: &[PathBuf],
+        observer: &mut dyn Observer,
+        figures: &mut dyn FiguresObserver,
+    ) -> Result<ConnectReport, ConnectError> {
+        self.keeps_last = true;
+        let report = self.follow_on(sources, observer, figures);
+        self.keeps_last = false;
+        report
+    }
+
+    fn follow_on(
         &mut self,
         sources: &[PathBuf],
         observer: &mut dyn Observer,

@@ -171,19 +171,21 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
             chain,
             data,
             telemetry: Telemetry::new(trace),
+            keeps_last: false,
         };
-        engine.import_submitted()?;
+        engine.import_own()?;
         Ok(engine)
     }
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
-    /// Imports the blocks that came through [`submit`](Self::submit) in earlier runs.
-    fn import_submitted(&mut self) -> Result<(), OpenError> {
-        let Some(folder) = self.data.submitted_blocks()? else {
+    /// Imports the blocks that the directory has itself.
+    fn import_own(&mut self) -> Result<(), OpenError> {
+        let folders = self.data.own_folders()?;
+        if folders.is_empty() {
             return Ok(());
-        };
+        }
         let stop = self.pipeline.stop();
-        Ok(self.chain.import_submitted_blocks(folder, stop, &mut ())?)
+        Ok(self.chain.import_own_blocks(&folders, stop, &mut ())?)
     }
 }

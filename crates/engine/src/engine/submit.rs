@@ -138,8 +138,7 @@ fn validate_and_connect<V: ScriptVerifier + 'static>(
         }
         return Ok(Submission::invalid(hash, &reject));
     }
-    let magic = index.params().magic();
-    let position = run.data.keep_block(&block, magic, run.chain.files())?;
+    let position = run.data.add_submitted(&block, run.chain.files())?;
     let mut findings = run.chain.receive(id, position, run.reporter.observer);
     run.reporter.telemetry.take_findings(&mut findings);
     activate_best_chain(pipeline, run)?;

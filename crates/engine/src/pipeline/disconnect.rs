@@ -1,32 +1,14 @@
 //! The tip is disconnected, for a branch with more work.
 
 use crate::pipeline::error::ConnectError;
+use crate::pipeline::keep::keep;
 use crate::pipeline::load::Content;
 use crate::pipeline::resolve;
 use crate::pipeline::state::{Pipeline, Run};
-use blockmill_block::Block;
-use blockmill_chain::index::BlockId;
 use blockmill_chain::report::events::Event;
 use blockmill_chain::report::observer::BlockChange;
 use blockmill_coins::UndoLogError;
-use blockmill_datadir::files::BLOCKS_FOLDER;
 use blockmill_rules::ScriptVerifier;
-
-/// Keeps a block that leaves the chain in the data directory. A node may remove its file, and who
-/// has handled the block must be able to undo that.
-fn keep(run: &mut Run<'_>, id: BlockId, block: &Block) -> Result<(), ConnectError> {
-    let own = run.data.directory().file(BLOCKS_FOLDER);
-    let index = run.chain.index();
-    let files = run.chain.files();
-    let is_kept = index
-        .positions(id)
-        .any(|position| files.read().path(position.file).starts_with(&own));
-    if !is_kept {
-        let position = run.data.keep_block(block, index.params().magic(), files)?;
-        run.chain.receive(id, position, run.reporter.observer);
-    }
-    Ok(())
-}
 
 /// Disconnects the tip, with its undo data.
 pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
@@ -60,6 +42,7 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
     if !undo.fits(&block) {
         return Err(missing("its undo data is another block's".to_owned()));
     }
+    // Who has handled the block must be able to undo that.
     keep(run, id, &block)?;
     // All errors up to here leave the cache as it was.
     let disconnected = pipeline.change_coins(|cache| resolve::disconnect(&block, &sound.outline, &undo, cache))?;

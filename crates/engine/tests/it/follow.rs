@@ -1,15 +1,16 @@
 //! An engine beside a node, whose files are written while it reads.
 
 use super::options;
-use crate::common::{Chain, LARGE, figures_of, open, output, spend_into};
+use crate::common::{Chain, LARGE, figures_of, open, output, output_to, spend_into};
 use crate::differential::random::Random;
+use bitcoin::ScriptBuf;
 use bitcoin::consensus::serialize;
 use blockmill_block::{BlockHash, Network};
 use blockmill_chaingen::bitcoin;
 use blockmill_chaingen::node_writer::{NodeSettings, NodeWriter};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, Tip, UtxoStats};
-use blockmill_engine::datadir::{Cursor, Feed, FeedEvent, UtxoSet};
+use blockmill_engine::datadir::{Cursor, Feed, FeedError, FeedEvent, UtxoSet};
 use blockmill_engine::{BlockChange, Event, Observer, Options};
 use std::path::Path;
 use std::sync::Arc;
@@ -184,8 +185,7 @@ fn a_thousand_blocks_with_reorganisations() {
             let events = wait_for(chain.hash(), said, &mut told);
             assert_eq!(events, Vec::<String>::new());
             slowest = slowest.max(start.elapsed());
-            let hashes: Vec<_> = chain.blocks[1..].iter().map(crate::common::hash_of).collect();
-            assert_eq!(told, hashes);
+            assert_eq!(told, hashes(&chain));
             assert!(feed.look().unwrap());
             let at = feed_to(&mut feed, &mut fed);
             assert_eq!((&fed, at.hash), (&told, chain.hash()));
@@ -204,6 +204,133 @@ fn a_thousand_blocks_with_reorganisations() {
     });
     eprintln!("the slowest block took {slowest:?}");
     assert_eq!(set_in(&data), figures_of(&chain));
+}
+
+/// The hashes of a chain without the first block.
+fn hashes(chain: &Chain) -> Vec<BlockHash> {
+    chain.blocks[1..].iter().map(crate::common::hash_of).collect()
+}
+
+/// A node that was killed has forgotten its last blocks, and writes others over them.
+#[test]
+fn a_node_that_forgets_blocks_is_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, folder) = (directory.path().join("data"), directory.path().join("blocks"));
+    let mut node = NodeWriter::new(&folder, settings(7)).unwrap();
+    let mut write = |blocks: &[bitcoin::Block], forgotten| {
+        node.forget(forgotten).unwrap();
+        blocks.iter().for_each(|block| node.write(&serialize(block)).unwrap());
+    };
+    let mut chain = Chain::of(120);
+    write(&chain.blocks, 0);
+    // Nobody has followed these.
+    let folders = [folder.clone()];
+    open(&data, options(1, LARGE)).connect(&folders, &mut ()).unwrap();
+    let mut told = hashes(&chain);
+    let mut fed = Vec::new();
+    follow(&data, &folder, options(1, LARGE), |said| {
+        wait_for(chain.hash(), said, &mut told);
+        chain.mine(10);
+        write(&chain.blocks[121..], 0);
+        wait_for(chain.hash(), said, &mut told);
+        // Some are of before, some of after the engine has begun to follow.
+        chain = chain.up_to(105);
+        chain.push(chain.next().header(|header| header.time += 1).build());
+        chain.mine(4);
+        write(&chain.blocks[106..], 25);
+        // A feed has the blocks that the node has not.
+        let mut feed = Feed::open(&data, Cursor::Height(0)).unwrap();
+        assert_eq!(feed_to(&mut feed, &mut fed).height, 130);
+        assert_eq!(fed, told);
+        let before = chain.blocks.len();
+        chain.mine(21);
+        write(&chain.blocks[before..], 0);
+        wait_for(chain.hash(), said, &mut told);
+        assert_eq!(told, hashes(&chain));
+        assert!(feed.look().unwrap());
+        feed_to(&mut feed, &mut fed);
+        assert_eq!(fed, told);
+    });
+    assert_eq!(set_in(&data), figures_of(&chain));
+}
+
+/// The numbers of the files in a folder.
+fn file_numbers(folder: &Path) -> Vec<u32> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut numbers: Vec<u32> = entries
+        .map(|entry| {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let number = name.strip_prefix("blk").and_then(|name| name.strip_suffix(".dat"));
+            number.unwrap().parse().unwrap()
+        })
+        .collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// What is kept is bounded: the last 288 blocks, and those that left the chain, for longer.
+#[test]
+fn old_blocks_are_not_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, folder) = (directory.path().join("data"), directory.path().join("blocks"));
+    let file_bytes = 128 << 20;
+    let mut node = NodeWriter::new(
+        &folder,
+        NodeSettings {
+            file_bytes,
+            ..settings(7)
+        },
+    )
+    .unwrap();
+    let mut chain = Chain::of(1);
+    node.write(&serialize(&chain.blocks[0])).unwrap();
+    node.write(&serialize(&chain.blocks[1])).unwrap();
+    let mut told = Vec::new();
+    // A file has 52 of these.
+    let add = |chain: &mut Chain, count, seconds| {
+        for _ in 0..count {
+            let next = chain.next().header(|header| header.time += seconds);
+            let large = output_to(0, ScriptBuf::from_bytes(vec![0x6a; 320_000]));
+            chain.push(next.coinbase(|coinbase| coinbase.output.push(large)).build());
+        }
+    };
+    let mut left = Vec::new();
+    follow(&data, &folder, options(1, LARGE), |said| {
+        wait_for(chain.hash(), said, &mut told);
+        for (depth, count) in [(0, 100), (2, 200), (0, 50), (0, 50), (0, 30)] {
+            chain = chain.up_to(chain.height() - depth);
+            let before = chain.blocks.len();
+            add(&mut chain, count, depth);
+            chain.blocks[before..]
+                .iter()
+                .for_each(|block| node.write(&serialize(block)).unwrap());
+            if depth > 0 {
+                left = told.clone();
+            }
+            wait_for(chain.hash(), said, &mut told);
+        }
+        assert_eq!(told, hashes(&chain));
+    });
+    // Blocks 1 to 52 are in the first file, 101 and 102 of the first branch in the second: these
+    // left the chain.
+    let kept = file_numbers(&data.join("kept"));
+    assert_eq!((kept.first(), kept.len()), (Some(&1), 8), "{kept:?}");
+    let cursor = Cursor::Block(left[left.len() - 1]);
+    feed_to(&mut Feed::open(&data, cursor).unwrap(), &mut left);
+    assert_eq!(left, told);
+    // The next engine has what is left, and appends to it.
+    chain.mine(1);
+    node.write(&serialize(chain.tip())).unwrap();
+    follow(&data, &folder, options(1, LARGE), |said| {
+        wait_for(chain.hash(), said, &mut told);
+    });
+    assert_eq!(file_numbers(&data.join("kept")), kept);
+    assert_eq!(set_in(&data), figures_of(&chain));
+    // A cursor on a block that is gone is told so.
+    std::fs::remove_dir_all(data.join("kept")).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let refused = Feed::open(&data, cursor).unwrap().next().unwrap().unwrap_err();
+    assert!(matches!(refused, FeedError::KeptNoLonger { .. }), "{refused}");
 }
 
 /// The node is set up anew: its folder is empty for a while, and its files have another key.

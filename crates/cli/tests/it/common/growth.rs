@@ -1,5 +1,7 @@
 //! Memory, files and threads of processes that go on for long.
 
+use std::time::Duration;
+
 /// What a long run may take more at its end than at its beginning, in bytes: the allocators' pools.
 const GROWTH_MAX: u64 = 16 << 20;
 
@@ -16,6 +18,8 @@ const THREADS_MAX: usize = 4 + 16;
 pub(crate) struct Sample {
     /// Anonymous memory in bytes.
     pub(crate) anonymous: u64,
+    /// Memory in bytes, pages of files included.
+    pub(crate) resident: u64,
     pub(crate) files: u64,
     pub(crate) threads: u64,
     /// What was done so far.
@@ -27,6 +31,7 @@ impl Sample {
     pub(crate) fn most(self, other: Self) -> Self {
         Self {
             anonymous: self.anonymous.max(other.anonymous),
+            resident: self.resident.max(other.resident),
             files: self.files.max(other.files),
             threads: self.threads.max(other.threads),
             blocks: self.blocks.max(other.blocks),
@@ -42,10 +47,21 @@ pub(crate) fn sample(process: u32, blocks: u64) -> Option<Sample> {
     };
     Some(Sample {
         anonymous: number("RssAnon:")? * 1024,
+        resident: number("VmRSS:")? * 1024,
         files: std::fs::read_dir(format!("/proc/{process}/fd")).ok()?.count() as u64,
         threads: number("Threads:")?,
         blocks,
     })
+}
+
+/// CPU time that a process has had, its threads that have ended included.
+pub(crate) fn cpu_time(process: u32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    // The name before it may hold anything.
+    let (_, rest) = text.rsplit_once(") ").unwrap();
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let ticks = |index: usize| fields[index].parse::<u64>().unwrap();
+    Duration::from_millis((ticks(11) + ticks(12)) * 10)
 }
 
 /// Fails if the last third is more than the first by what it may not be.

@@ -3,6 +3,7 @@
 use super::node::Node;
 use super::{Events, PATIENCE, Place, Running, stop};
 use crate::common::Scratch;
+use crate::common::growth::cpu_time;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -19,16 +20,6 @@ fn rounds_and_blocks() -> (usize, usize) {
         return (1, 60);
     };
     (3, text.parse().expect("a number of blocks"))
-}
-
-/// CPU time that a process has had, its threads that have ended included.
-fn cpu_time(process: &Running) -> Duration {
-    let text = std::fs::read_to_string(format!("/proc/{}/stat", process.0.id())).unwrap();
-    // The name before it may hold anything.
-    let (_, rest) = text.rsplit_once(") ").unwrap();
-    let fields: Vec<&str> = rest.split(' ').collect();
-    let ticks = |index: usize| fields[index].parse::<u64>().unwrap();
-    Duration::from_millis((ticks(11) + ticks(12)) * 10)
 }
 
 /// When a consumer has got blocks, by their hashes.
@@ -66,7 +57,7 @@ fn run(
             listen(events, count)
         })
         .collect();
-    let before = cpu_time(follower);
+    let before = cpu_time(follower.0.id());
     let mut written = Vec::new();
     for _ in 0..count {
         let start = Instant::now();
@@ -84,7 +75,7 @@ fn run(
     delays.sort_unstable();
     // What the last blocks cost without consumers, too.
     std::thread::sleep(Duration::from_millis(500));
-    (cpu_time(follower) - before, delays)
+    (cpu_time(follower.0.id()) - before, delays)
 }
 
 #[test]

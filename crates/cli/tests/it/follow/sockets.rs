@@ -3,6 +3,7 @@
 use super::consumer::Consumer;
 use super::node::Node;
 use super::{Events, PATIENCE, Place, Running, stop};
+use crate::common::growth::{Sample, sample};
 use crate::common::{Scratch, blockmill};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -55,18 +56,8 @@ impl Server {
         Events::new(stream, None)
     }
 
-    /// A number of the process in `/proc`.
-    fn figure(&self, name: &str) -> usize {
-        let path = format!("/proc/{}/status", self.running.0.id());
-        let text = std::fs::read_to_string(path).unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        let number = line.trim_start_matches(':').split_whitespace().next().unwrap();
-        number.parse().unwrap()
-    }
-
-    fn open_files(&self) -> usize {
-        let path = format!("/proc/{}/fd", self.running.0.id());
-        std::fs::read_dir(path).unwrap().count()
+    fn sample(&self) -> Sample {
+        sample(self.running.0.id(), 0).unwrap()
     }
 }
 
@@ -94,7 +85,7 @@ fn clients_over_tcp_are_bounded_in_all_they_take() {
     let server = Server::new(&place);
     let (mut consumer, good) = (Consumer::default(), server.consumer("0"));
     read_to(&mut consumer, &good, &node);
-    let before = (server.figure("VmRSS"), server.figure("Threads"), server.open_files());
+    let before = server.sample();
     // They ask for everything, and read nothing. No more are let in.
     let mut slow: Vec<TcpStream> = Vec::new();
     let mut refused = 0;
@@ -107,7 +98,7 @@ fn clients_over_tcp_are_bounded_in_all_they_take() {
             slow.push(stream);
             // One after the other, so that the last ones are those that are refused.
             let end = Instant::now() + PATIENCE;
-            while server.figure("Threads") < before.1 + THREADS * slow.len() {
+            while server.sample().threads < before.threads + (THREADS * slow.len()) as u64 {
                 assert!(Instant::now() < end, "{number} is not let in");
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -121,22 +112,28 @@ fn clients_over_tcp_are_bounded_in_all_they_take() {
         refused += usize::from(!text.is_empty());
     }
     assert!(refused > 200, "{refused}");
-    let after = (server.figure("VmRSS"), server.figure("Threads"), server.open_files());
+    let after = server.sample();
     eprintln!("before {before:?}, with {} slow readers {after:?}", slow.len());
-    assert!(after.1 <= before.1 + THREADS * CONSUMERS, "{after:?}");
+    assert!(
+        after.threads <= before.threads + (THREADS * CONSUMERS) as u64,
+        "{after:?}"
+    );
     // A socket, and what tells of changes.
-    assert!(after.2 <= before.2 + 6 * CONSUMERS, "{after:?}");
-    assert!(after.0 < before.0 + CONSUMERS * (16 << 10), "{after:?}");
+    assert!(after.files <= before.files + 6 * CONSUMERS as u64, "{after:?}");
+    assert!(
+        after.resident < before.resident + ((CONSUMERS * 16) << 20) as u64,
+        "{after:?}"
+    );
     // The good one hears of each block at once.
     for _ in 0..10 {
         node.step();
         let took = read_to(&mut consumer, &good, &node);
         assert!(took < PATIENCE / 10, "{took:?}");
     }
-    // Some go without a word, in the middle of an event. Their seats are free again.
+    // Some go without a word, in the middle of an event. They make room for others.
     drop(slow);
     let end = Instant::now() + PATIENCE;
-    while server.figure("Threads") > before.1 {
+    while server.sample().threads > before.threads {
         assert!(Instant::now() < end, "consumers that are gone keep their threads");
         std::thread::sleep(Duration::from_millis(20));
     }

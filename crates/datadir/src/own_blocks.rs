@@ -1,0 +1,59 @@
+//! Blocks that a data directory has itself, in block files.
+
+use crate::files::{BLOCKS_FOLDER, KEPT_FOLDER};
+use blockmill_block::{Block, Magic};
+use blockmill_blockfiles::disk::Disk;
+use blockmill_blockfiles::{BlockFileWriter, FileError, Position};
+use blockmill_chain::files::SharedFiles;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The folders of such blocks.
+pub(crate) const OWN_FOLDERS: [&str; 2] = [BLOCKS_FOLDER, KEPT_FOLDER];
+
+/// A folder of blocks, and what appends to it.
+pub(crate) struct OwnBlocks {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    magic: Magic,
+    /// Bytes of a file; none for the usual size.
+    file_size: Option<u64>,
+    /// None until a block comes.
+    writer: Option<BlockFileWriter>,
+}
+
+impl OwnBlocks {
+    pub(crate) fn new(disk: Arc<dyn Disk>, folder: PathBuf, magic: Magic, file_size: Option<u64>) -> Self {
+        Self {
+            disk,
+            folder,
+            magic,
+            file_size,
+            writer: None,
+        }
+    }
+
+    /// Appends a block after the last whole record, and adds its file to `files`.
+    pub(crate) fn append(&mut self, block: &Block, files: &SharedFiles) -> Result<Position, FileError> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => {
+                let disk = Arc::clone(&self.disk);
+                let writer = BlockFileWriter::resume(disk, &self.folder, self.magic, &files.read())?;
+                none.insert(match self.file_size {
+                    Some(bytes) => writer.with_file_size(bytes),
+                    None => writer,
+                })
+            }
+        };
+        writer.append(block.bytes(), &mut files.write())
+    }
+
+    /// Makes what was appended durable.
+    pub(crate) fn sync(&mut self) -> Result<(), FileError> {
+        match &mut self.writer {
+            Some(writer) => writer.sync(),
+            None => Ok(()),
+        }
+    }
+}
