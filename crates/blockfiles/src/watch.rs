@@ -40,6 +40,8 @@ pub enum Woken {
 #[derive(Debug)]
 pub struct Watch {
     paths: Vec<PathBuf>,
+    /// Whether these are files that are written where they lie.
+    are_files: bool,
     watcher: Watcher,
     told: Receiver<()>,
     looks_often: bool,
@@ -52,10 +54,21 @@ pub struct Watch {
 impl Watch {
     /// A watcher of some folders, and of the folders of single files.
     pub fn new(paths: &[PathBuf]) -> Self {
+        Self::of(paths.to_owned(), false)
+    }
+
+    /// A watcher of the content of a file. It hears at once of what is written to the file that
+    /// has the name, and not of others beside it, nor of a new file with that name.
+    pub fn of_file(path: &Path) -> Self {
+        Self::of(vec![path.to_owned()], true)
+    }
+
+    fn of(paths: Vec<PathBuf>, are_files: bool) -> Self {
         // One message says all: what has changed, the caller finds out.
         let (tell, told) = sync_channel(1);
         let mut watch = Self {
-            paths: paths.to_owned(),
+            paths,
+            are_files,
             watcher: Watcher::new(tell),
             told,
             looks_often: true,
@@ -70,7 +83,9 @@ impl Watch {
     fn begin(&mut self) {
         for path in &self.paths {
             let blocks = path.join("blocks");
-            let folders = if path.is_dir() {
+            let folders = if self.are_files {
+                vec![path.as_path()]
+            } else if path.is_dir() {
                 // The directory of a node has its block files in a folder.
                 vec![path.as_path(), &blocks]
             } else {
@@ -243,5 +258,25 @@ mod tests {
         while watch.wait(&stop) == Woken::Told {}
         fs::write(folder.join("a"), [1]).unwrap();
         assert_eq!(watch.wait(&stop), Woken::Told);
+    }
+
+    #[test]
+    fn of_a_file_only_its_own_content_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, other] = ["a", "b"].map(|name| folder.path().join(name));
+        let stop = AtomicBool::new(false);
+        // It may come later, and go.
+        let mut watch = Watch::of_file(&path);
+        for _ in 0..2 {
+            fs::write(&path, [1]).unwrap();
+            while watch.wait(&stop) == Woken::Told {}
+            fs::write(&other, [2]).unwrap();
+            assert_eq!(watch.wait(&stop), Woken::Look);
+            fs::write(&path, [3]).unwrap();
+            assert_eq!(watch.wait(&stop), Woken::Told);
+            while watch.wait(&stop) == Woken::Told {}
+            fs::remove_file(&path).unwrap();
+            while watch.wait(&stop) == Woken::Told {}
+        }
     }
 }

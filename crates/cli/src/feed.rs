@@ -46,7 +46,7 @@ pub(crate) fn follow(
     tell: &mut dyn FnMut(&mut Feed) -> Result<(), Failure>,
     is_wanted: &mut dyn FnMut() -> bool,
 ) -> Result<(), Failure> {
-    let mut watch = Watch::new(&[data.to_owned()]);
+    let mut watch = Watch::of_file(&Feed::file_to_watch(data));
     let mut trouble = Trouble::default();
     // Something may have come before the watch began.
     let mut looked = feed.look();

@@ -56,7 +56,9 @@ use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
 use blockmill_blockfiles::{FileError, find_regular, read_regular};
 use blockmill_chain::report::events::Older;
 use blockmill_coins::{LastCommit, Tip};
-use std::io::Read;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -133,14 +135,7 @@ pub(crate) enum Mark {
 impl Mark {
     /// Reads the file.
     pub(crate) fn read(path: &Path) -> Result<Self, FileError> {
-        let Some(file) = find_regular(path)? else {
-            return Ok(Self::None);
-        };
-        let mut bytes = Vec::new();
-        let read = file.take((SLOTS * SLOT) as u64).read_to_end(&mut bytes);
-        read.map_err(file_error(path))?;
-        let found = newest(&bytes);
-        Ok(found.map_or(Self::Damaged, |(_, _, commit)| Self::At(commit)))
+        MarkReader::new(path.to_owned()).read()
     }
 
     /// The commit that was synced, where the mark names one.
@@ -159,6 +154,49 @@ impl Mark {
             found: found.tip.unwrap_or(genesis),
             synced: synced.tip.unwrap_or(genesis),
         })
+    }
+}
+
+/// The file, which a reader looks at again and again, and keeps open: who watches it hears of
+/// writers alone.
+pub(crate) struct MarkReader {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl MarkReader {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, file: None }
+    }
+
+    /// What the file says that has the name now.
+    pub(crate) fn read(&mut self) -> Result<Mark, FileError> {
+        if !self.has_name()? {
+            self.file = find_regular(&self.path)?;
+        }
+        let Some(file) = &mut self.file else {
+            return Ok(Mark::None);
+        };
+        let mut bytes = Vec::new();
+        let read = file
+            .rewind()
+            .and_then(|()| file.take((SLOTS * SLOT) as u64).read_to_end(&mut bytes));
+        read.map_err(file_error(&self.path))?;
+        let found = newest(&bytes);
+        Ok(found.map_or(Mark::Damaged, |(_, _, commit)| Mark::At(commit)))
+    }
+
+    /// Whether the file that is open has the name still.
+    fn has_name(&self) -> Result<bool, FileError> {
+        let Some(file) = &self.file else {
+            return Ok(false);
+        };
+        let open = file.metadata().map_err(file_error(&self.path))?;
+        let named = match std::fs::metadata(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            named => named.map_err(file_error(&self.path))?,
+        };
+        Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
     }
 }
 
@@ -262,6 +300,7 @@ mod tests {
         assert_eq!(Mark::read(&path).unwrap(), Mark::None);
         let open = || MarkFile::open(Arc::new(SystemDisk), path.clone()).unwrap();
         let mut file = open();
+        let mut reader = MarkReader::new(path.clone());
         for (number, reopened) in [
             (1, false),
             (2, false),
@@ -276,7 +315,23 @@ mod tests {
             }
             file.write(&commit(number)).unwrap();
             assert_eq!(Mark::read(&path).unwrap(), Mark::At(commit(number)));
+            assert_eq!(reader.read().unwrap(), Mark::At(commit(number)));
             assert!(file.is_at(&commit(number)) && open().is_at(&commit(number)));
+        }
+    }
+
+    /// The directory may be made anew beside a reader.
+    #[test]
+    fn a_reader_finds_the_file_that_has_the_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("commit.dat");
+        let mut reader = MarkReader::new(path.clone());
+        for number in 1..4 {
+            assert_eq!(reader.read().unwrap(), Mark::None);
+            let mut file = MarkFile::open(Arc::new(SystemDisk), path.clone()).unwrap();
+            file.write(&commit(number)).unwrap();
+            assert_eq!(reader.read().unwrap(), Mark::At(commit(number)));
+            std::fs::remove_file(&path).unwrap();
         }
     }
 

@@ -13,8 +13,9 @@
 pub mod request;
 
 use crate::chain_blocks::{open_undo, read_headers_from, search_own_blocks};
+use crate::commit_mark::{Mark, MarkReader};
 use crate::error::{OpenError, Remedy};
-use crate::files::{BLOCKS_FOLDER, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
+use crate::files::{BLOCKS_FOLDER, COMMIT_FILE, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
 use crate::utxo_set::Reach;
 use crate::{DataDir, Status};
 use blockmill_block::BlockHash;
@@ -151,6 +152,9 @@ struct FeedChain {
     headers_at: u64,
     positions: PositionsReader,
     submitted: FoundPositions,
+    mark_reader: MarkReader,
+    /// What the mark of the last commit was at the last look.
+    mark: Mark,
 }
 
 impl FeedChain {
@@ -164,13 +168,21 @@ impl FeedChain {
             headers_at: 0,
             positions: PositionsReader::new(directory.file(POSITIONS_FILE)),
             submitted: FoundPositions::default(),
+            mark_reader: MarkReader::new(directory.file(COMMIT_FILE)),
+            mark: Mark::None,
         })
     }
 
     /// Takes in what was written since. The tip comes first, so that its header is there.
     fn look(&mut self) -> Result<(), FeedError> {
+        // Before the tip, which may be a later one.
+        let mark = self.mark_reader.read().map_err(OpenError::from)?;
+        if mark.commit().is_some() && mark == self.mark {
+            return Ok(());
+        }
         let tip = Status::of(&self.path, Reach::Synced)?.tip;
         if tip == self.tip {
+            self.mark = mark;
             return Ok(());
         }
         let directory = DataDir::open_to_read(&self.path)?;
@@ -189,7 +201,7 @@ impl FeedChain {
         let magic = self.blocks.params().magic();
         search_own_blocks(&directory, &[BLOCKS_FOLDER], magic, &mut self.submitted)?;
         self.blocks.find_blocks(&self.submitted);
-        (self.headers_at, self.tip) = (end, tip);
+        (self.headers_at, self.tip, self.mark) = (end, tip, mark);
         Ok(())
     }
 
@@ -290,6 +302,11 @@ impl Feed {
             branch: None,
             told: None,
         })
+    }
+
+    /// The file of the directory `data` that changes with each commit, for who waits for one.
+    pub fn file_to_watch(data: &Path) -> PathBuf {
+        data.join(COMMIT_FILE)
     }
 
     /// The block that was given last.
