@@ -88,6 +88,11 @@ impl Live {
         self.lock().caught_up(tip);
     }
 
+    /// The command has failed.
+    pub(crate) fn failed(&self, message: String) {
+        self.lock().error = Some(message);
+    }
+
     pub(crate) fn event(&self, event: &Event<'_>) {
         self.lock().event(event);
     }

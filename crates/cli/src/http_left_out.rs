@@ -49,6 +49,10 @@ impl Live {
         match *self {}
     }
 
+    pub(crate) fn failed(&self, _: String) {
+        match *self {}
+    }
+
     pub(crate) fn event(&self, _: &Event<'_>) {
         match *self {}
     }

@@ -5,7 +5,7 @@ use super::values::{
     parse_threads, refuse_metrics,
 };
 use crate::failure::Failure;
-use crate::http::{self, Server};
+use crate::http::{self, Live, Server};
 use crate::verifier::Verifier;
 use blockmill_block::Network;
 use blockmill_blockfiles::{FileError, NewFile};
@@ -132,13 +132,26 @@ pub(crate) struct PageArguments {
 }
 
 impl PageArguments {
-    /// Serves the figures of a command, if that is asked for.
-    pub(crate) fn serve(&self, command: &http::Command<'_>) -> Result<Option<Server>, Failure> {
+    /// Does the work of a command, and serves its figures meanwhile if that is asked for. The last
+    /// ones say why it has failed.
+    pub(crate) fn during(
+        &self,
+        command: &http::Command<'_>,
+        work: impl FnOnce(Option<Live>) -> Result<u8, Failure>,
+    ) -> Result<u8, Failure> {
         #[cfg(feature = "http")]
         let address = self.http;
         #[cfg(not(feature = "http"))]
         let address = None;
-        address.map(|address| Server::start(address, command)).transpose()
+        let server = address.map(|address| Server::start(address, command)).transpose()?;
+        let live = server.as_ref().map(Server::live);
+        let outcome = work(live.clone());
+        if let (Some(live), Err(failure)) = (live, &outcome)
+            && !failure.is_stop()
+        {
+            live.failed(failure.message());
+        }
+        outcome
     }
 }
 

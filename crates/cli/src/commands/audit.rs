@@ -1,13 +1,13 @@
 //! `blockmill audit`.
 
 use crate::arguments::audit::{
-    AuditArguments, AuditCommand, AuditKeyArguments, AuditMergeArguments, AuditPartArguments, AuditWork,
+    AuditArguments, AuditCommand, AuditKeyArguments, AuditMergeArguments, AuditPartArguments,
 };
 use crate::arguments::params_of;
 use crate::commands::{open_newest, threads};
 use crate::failure::Failure;
 use crate::headers;
-use crate::http::{self, Server};
+use crate::http::{self, Live};
 use crate::log;
 use crate::output::{self, Facts, cpu_seconds, grouped};
 use crate::progress::EngineMeter;
@@ -37,13 +37,24 @@ pub(crate) fn run(arguments: &AuditArguments) -> Result<u8, Failure> {
 }
 
 fn whole(arguments: &AuditArguments) -> Result<u8, Failure> {
-    let (start, stop) = (Instant::now(), signals::stop_flag()?);
-    let (threads, signatures) = (threads(arguments.work.par), arguments.work.signatures.into());
-    let server = serve_page(&arguments.work, threads, &stop)?;
-    let live = server.as_ref().map(Server::live);
+    let (stop, threads) = (signals::stop_flag()?, threads(arguments.work.par));
+    let command = page_of(threads, &stop);
+    arguments
+        .work
+        .page
+        .during(&command, |live| whole_with(arguments, &stop, threads, live))
+}
+
+fn whole_with(
+    arguments: &AuditArguments,
+    stop: &Arc<AtomicBool>,
+    threads: usize,
+    live: Option<Live>,
+) -> Result<u8, Failure> {
+    let (start, signatures) = (Instant::now(), arguments.work.signatures.into());
     let mut meter = EngineMeter::with_live(live.clone());
     let verifier = Arc::new(verifier(signatures));
-    let auditor = Auditor::new(&verifier, threads, signatures, &stop);
+    let auditor = Auditor::new(&verifier, threads, signatures, stop);
     let resume = arguments.resume.as_deref();
     let report = match (&arguments.data, &arguments.snapshot) {
         (Some(data), _) => {
@@ -72,14 +83,14 @@ fn whole(arguments: &AuditArguments) -> Result<u8, Failure> {
     say(&report, arguments.json, start)
 }
 
-/// Serves the figures of an audit, if that is asked for.
-fn serve_page(work: &AuditWork, threads: usize, stop: &Arc<AtomicBool>) -> Result<Option<Server>, Failure> {
-    work.page.serve(&http::Command {
+/// What a page says of an audit before it begins.
+fn page_of(threads: usize, stop: &Arc<AtomicBool>) -> http::Command<'_> {
+    http::Command {
         name: "audit",
         threads,
         cache_bytes_max: None,
         stop,
-    })
+    }
 }
 
 fn key(arguments: &AuditKeyArguments) -> Result<u8, Failure> {
@@ -91,19 +102,30 @@ fn key(arguments: &AuditKeyArguments) -> Result<u8, Failure> {
 }
 
 fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
-    let stop = signals::stop_flag()?;
+    let (stop, threads) = (signals::stop_flag()?, threads(arguments.work.par));
+    let command = page_of(threads, &stop);
+    arguments
+        .work
+        .page
+        .during(&command, |live| part_with(arguments, &stop, threads, live))
+}
+
+fn part_with(
+    arguments: &AuditPartArguments,
+    stop: &Arc<AtomicBool>,
+    threads: usize,
+    live: Option<Live>,
+) -> Result<u8, Failure> {
     let key = Key::read(&arguments.key)?;
     // A name that is taken is refused before hours of work.
     let mut new = arguments.force.begin(&arguments.out)?;
-    let (threads, signatures) = (threads(arguments.work.par), arguments.work.signatures.into());
-    let server = serve_page(&arguments.work, threads, &stop)?;
-    let live = server.as_ref().map(Server::live);
+    let signatures = arguments.work.signatures.into();
     if let Some(live) = &live {
         live.network(arguments.network.name());
     }
     let mut meter = EngineMeter::with_live(live);
     let verifier = Arc::new(verifier(signatures));
-    let auditor = Auditor::new(&verifier, threads, signatures, &stop);
+    let auditor = Auditor::new(&verifier, threads, signatures, stop);
     let params = params_of(Some(arguments.network), arguments.signet_challenge.as_ref())?;
     let mut headers = Vec::new();
     if let Some(source) = &arguments.headers {
@@ -112,7 +134,7 @@ fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
             headers.extend(more);
             Ok(())
         };
-        if !headers::read(source, &params, &stop, &mut meter, &mut add)? {
+        if !headers::read(source, &params, stop, &mut meter, &mut add)? {
             return Err(AuditError::Stopped.into());
         }
     }

@@ -5,7 +5,7 @@ pub(crate) mod report;
 use crate::arguments::{ConnectArguments, EngineArguments, FromFilesArguments};
 use crate::doing;
 use crate::failure::Failure;
-use crate::http::{self, Live, Server};
+use crate::http::{self, Live};
 use crate::log;
 use crate::output;
 use crate::progress::EngineMeter;
@@ -54,18 +54,14 @@ pub(crate) fn options_from_files(arguments: &FromFilesArguments) -> Result<Optio
     })
 }
 
-/// Serves the figures of an engine that connects from files, if that is asked for.
-pub(crate) fn serve_page(
-    name: &'static str,
-    arguments: &FromFilesArguments,
-    options: &Options,
-) -> Result<Option<Server>, Failure> {
-    arguments.page.serve(&http::Command {
+/// What a page says of a command before it begins.
+pub(crate) fn page_of<'a>(name: &'static str, options: &'a Options) -> http::Command<'a> {
+    http::Command {
         name,
         threads: options.threads,
         cache_bytes_max: Some(options.cache_bytes_max as u64),
         stop: &options.stop,
-    })
+    }
 }
 
 /// Opens the engine, and says where it goes on. With `--wait` it waits until no other process has
@@ -172,9 +168,20 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         trace: arguments.trace.is_some(),
         ..options_from_files(from_files)?
     };
-    let server = serve_page("connect", from_files, &options)?;
-    let live = server.as_ref().map(Server::live);
-    let mut engine = open_engine(from_files, &options, live.as_ref())?;
+    let command = page_of("connect", &options);
+    from_files
+        .page
+        .during(&command, |live| connect(arguments, &options, trace, live))
+}
+
+fn connect(
+    arguments: &ConnectArguments,
+    options: &Options,
+    trace: Option<Trace>,
+    live: Option<Live>,
+) -> Result<u8, Failure> {
+    let from_files = &arguments.from_files;
+    let mut engine = open_engine(from_files, options, live.as_ref())?;
     if let Some(height_max) = arguments.stop_at_height
         && height_max < engine.height()
     {

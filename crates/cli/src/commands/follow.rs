@@ -1,17 +1,17 @@
 //! `blockmill follow`.
 
 use crate::arguments::follow::FollowArguments;
-use crate::commands::connect::{open_engine, options_from_files, say_halt, say_leftovers, serve_page};
+use crate::commands::connect::{open_engine, options_from_files, page_of, say_halt, say_leftovers};
 use crate::failure::Failure;
 use crate::feed::exec::Runner;
-use crate::http::{Live, Server};
+use crate::http::Live;
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::service;
 use blockmill_chain::{BlockChange, Event, Indexing, Observer, Progress};
 use blockmill_coins::Tip;
-use blockmill_engine::ConnectReport;
 use blockmill_engine::report::{FiguresObserver, Totals};
+use blockmill_engine::{ConnectReport, Options};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::panic::resume_unwind;
@@ -151,10 +151,16 @@ impl FiguresObserver for Watcher {
 pub(crate) fn run(arguments: &FollowArguments) -> Result<u8, Failure> {
     let from_files = &arguments.from_files;
     let options = options_from_files(from_files)?;
+    let command = page_of("follow", &options);
+    from_files
+        .page
+        .during(&command, |live| follow(arguments, &options, live))
+}
+
+fn follow(arguments: &FollowArguments, options: &Options, live: Option<Live>) -> Result<u8, Failure> {
+    let from_files = &arguments.from_files;
     let stop = Arc::clone(&options.stop);
-    let server = serve_page("follow", from_files, &options)?;
-    let live = server.as_ref().map(Server::live);
-    let mut engine = open_engine(from_files, &options, live.as_ref())?;
+    let mut engine = open_engine(from_files, options, live.as_ref())?;
     let network = engine.directory().chain_id().network;
     let (begin, begun) = channel();
     let mut lines = Lines {

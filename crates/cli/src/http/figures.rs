@@ -100,6 +100,8 @@ pub(super) struct Figures {
     pub(super) network: Option<&'static str>,
     pub(super) started: SystemTime,
     pub(super) state: State,
+    /// Why the command has failed.
+    pub(super) error: Option<String>,
     pub(super) directory: Option<PathBuf>,
     pub(super) store: Option<PathBuf>,
     pub(super) start_height: Option<u32>,
@@ -137,6 +139,7 @@ impl Figures {
             network: None,
             started: SystemTime::now(),
             state: State::Starting,
+            error: None,
             directory: None,
             store: None,
             start_height: None,

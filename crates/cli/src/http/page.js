@@ -295,7 +295,7 @@ function showEvents(status) {
 
 function show(status) {
   const [text, kind] = STATES[status.state] || [status.state, "work"];
-  showState(text, kind);
+  showState(status.error ? "The command has failed: " + status.error : text, status.error ? "lost" : kind);
   showFacts(status);
   showChain(status);
   say("blocks_per_second", rate(status.blocks_per_second));
@@ -421,6 +421,9 @@ let last = null;
 
 function lost() {
   const hasEnded = last !== null && last.state === "ended";
+  if (hasEnded && last.error) {
+    return;
+  }
   showState(hasEnded ? "The command has ended; looking for the next run" : "Connection lost, trying again", hasEnded ? "over" : "lost");
 }
 

@@ -39,6 +39,7 @@ pub(super) fn json_of(snapshot: &Snapshot) -> Value {
         "command": figures.command,
         "network": figures.network,
         "state": snapshot.state.name(),
+        "error": figures.error,
         "doing": snapshot.doing,
         "started": seconds(figures.started),
         "time": seconds(snapshot.time),

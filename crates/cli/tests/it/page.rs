@@ -194,6 +194,25 @@ fn an_audit_shows_what_it_has() {
     assert!(last["stages"].is_null() && last["cache_coins"].is_null() && last["flushes"].is_null());
 }
 
+#[test]
+fn why_a_command_has_failed_is_shown() {
+    let scratch = Scratch::new();
+    let [blocks, data] = ["blocks", "data"].map(|name| scratch.join(name));
+    let mut node = Node::new(&blocks, 5);
+    let mut served = Served::start(&mut follow(&blocks, &data));
+    assert!(served.wait_for_state("at_the_tip")["error"].is_null());
+    let events = served.events();
+    // The block cannot be disconnected without its undo data.
+    std::fs::File::create(data.join("undo.dat")).unwrap();
+    node.chain.truncate(node.chain.len() - 1);
+    (0..2).for_each(|_| node.mine());
+    let (_, last) = events.filter(|(name, _)| name == "status").last().unwrap();
+    assert_eq!(last["state"], "ended");
+    let error = last["error"].as_str().unwrap();
+    assert!(error.contains("undo data of block"), "{error}");
+    assert_eq!(served.end(), Some(3));
+}
+
 /// What Prometheus had of earlier versions is there.
 #[test]
 fn metrics_are_whole_and_each_once() {
