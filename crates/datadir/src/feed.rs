@@ -5,8 +5,8 @@
 //! A feed reads what is durable, while another process connects blocks. The consumer's cursor is a
 //! block. If that is no longer on the chain, the feed gives the blocks from the cursor down to the
 //! fork, so that they can be undone, and then those of the chain. Headers and undo data of
-//! disconnected blocks stay in the directory, and the engine keeps the blocks themselves until there
-//! are a thousand above them: so long any block that was durable is a cursor.
+//! disconnected blocks stay in the directory, and the engine keeps the blocks themselves until
+//! there are a thousand above them: so long any block that was durable is a cursor.
 //!
 //! - [`request`]: what a consumer asks for at a socket.
 

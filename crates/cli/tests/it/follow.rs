@@ -4,6 +4,7 @@
 mod arrow;
 mod bitcoind;
 mod consumer;
+mod document;
 mod hours;
 pub(crate) mod node;
 mod pace;
@@ -13,7 +14,6 @@ use crate::common::{Rng, Scratch, blockmill, run, stats};
 use consumer::{Consumer, set_of};
 use node::Node;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -372,106 +372,6 @@ fn a_command_is_run_for_each_block() {
     }
     assert_eq!(stop(follower), Some(0));
     assert!(set_of(&place.data).0 == consumer.coins);
-}
-
-/// The last block of code of a language in docs/feed.md that begins with some words.
-fn code_of_document(language: &str, begin: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/feed.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let (_, begun) = text.rsplit_once(&format!("```{language}\n{begin}")).unwrap();
-    begin.to_owned() + begun.split("```").next().unwrap()
-}
-
-/// Folders of commands, with ours.
-fn path_with_command() -> String {
-    let command = Path::new(env!("CARGO_BIN_EXE_blockmill"));
-    format!(
-        "{}:{}",
-        command.parent().unwrap().display(),
-        std::env::var("PATH").unwrap()
-    )
-}
-
-/// The examples of docs/feed.md for JSON, over a chain that goes on after they were killed.
-#[test]
-fn the_consumers_of_the_document_work() {
-    let has = |name: &str| Command::new(name).arg("--version").output().is_ok();
-    let scratch = Scratch::new();
-    let place = Place::new(&scratch);
-    let mut node = Node::new(&place.blocks, 8);
-    (0..20).for_each(|_| node.mine());
-    let follower = place.follow();
-    place.wait_for_data();
-    let path = path_with_command();
-    let begin = |program: &str, arguments: &[&str], out: Stdio| {
-        let mut command = Command::new(program);
-        Running::of(
-            command
-                .args(arguments)
-                .current_dir(scratch.join(""))
-                .env("PATH", &path)
-                .stdout(out),
-        )
-    };
-    if has("python3") {
-        let program = scratch.write(
-            "consumer.py",
-            code_of_document("python", "import json, sqlite3").as_bytes(),
-        );
-        for _ in 0..4 {
-            let running = begin("python3", &[program.to_str().unwrap()], Stdio::inherit());
-            (0..5).for_each(|_| node.step());
-            let end = Instant::now() + PATIENCE;
-            // Its own words for what it has: one transaction holds both tables.
-            let coins = loop {
-                assert!(Instant::now() < end, "the consumer does not come to {}", node.hash());
-                let query = "import sqlite3, json\ndb = sqlite3.connect('file:coins.db?mode=ro', uri=True)\ntry:\n  \
-                             db.execute('BEGIN')\n  print(json.dumps([db.execute('SELECT hash FROM handled').fetchone(), \
-                             db.execute('SELECT * FROM coins').fetchall()]))\nexcept sqlite3.Error: print('[null, []]')";
-                let mut asked = Command::new("python3");
-                let out = asked
-                    .args(["-c", query])
-                    .current_dir(scratch.join(""))
-                    .output()
-                    .unwrap()
-                    .stdout;
-                let found: Value = serde_json::from_slice(&out).unwrap_or(Value::Null);
-                if found[0][0].as_str() == Some(&node.hash()) {
-                    break found[1].clone();
-                }
-                std::thread::sleep(Duration::from_millis(50));
-            };
-            drop(running);
-            let coin = |row: &Value| {
-                let key = (row[0].as_str().unwrap().to_owned(), row[1].as_u64().unwrap());
-                let is_coinbase = row[5].as_u64() == Some(1);
-                (
-                    key,
-                    (
-                        row[2].as_i64().unwrap(),
-                        row[3].as_str().unwrap().to_owned(),
-                        row[4].as_u64().unwrap(),
-                        is_coinbase,
-                    ),
-                )
-            };
-            let coins: BTreeMap<_, _> = coins.as_array().unwrap().iter().map(coin).collect();
-            assert!(coins == set_of(&place.data).0);
-        }
-    } else {
-        eprintln!("skipped: python3 is missing");
-    }
-    if has("jq") {
-        // The chain of the document is longer.
-        let program = code_of_document("sh", "# A line").replace("--from 840000", "--from 110");
-        let mut running = begin("sh", &["-c", &program], Stdio::piped());
-        let mut lines = BufReader::new(running.0.stdout.take().unwrap()).lines();
-        let first = lines.next().unwrap().unwrap();
-        assert!(first.starts_with("connected 111 "), "{first}");
-    } else {
-        eprintln!("skipped: jq is missing");
-    }
-    assert_eq!(stop(follower), Some(0));
 }
 
 /// What a client of the socket gets for some bytes, until the connection is closed.

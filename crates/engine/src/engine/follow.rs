@@ -98,8 +98,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// reported, and tried again.
     ///
     /// The observer hears of each block, and [`caught_up`](Observer::caught_up) when the engine
-    /// waits. The last blocks are kept in the data directory, too: a node that is killed forgets some
-    /// of its own. The report is that of the first run, up to there.
+    /// waits. The last blocks are kept in the data directory, too: a node that is killed forgets
+    /// some of its own. The report is that of the first run, up to there.
     ///
     /// # Errors
     /// Any [`ConnectError`] of the first run; later those of the data directory. What was flushed

@@ -1,5 +1,5 @@
-//! Blocks that the data directory keeps for a while, since nobody else may have them: a node removes
-//! its files, and one that was killed forgets its last blocks, and writes others over them.
+//! Blocks that the data directory keeps for a while, since nobody else may have them: a node
+//! removes its files, and one that was killed forgets its last blocks, and writes others over them.
 
 use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::Content;

@@ -1,8 +1,9 @@
 //! `feed --format arrow`, read by pyarrow.
 
 use super::consumer::{Consumer, set_of};
+use super::document::{code_of_document, path_with_command};
 use super::node::Node;
-use super::{Events, PATIENCE, Place, Running, TRUNK, code_of_document, path_with_command, stop};
+use super::{Events, PATIENCE, Place, Running, TRUNK, stop};
 use crate::common::python::Python;
 use crate::common::{Scratch, blockmill, run};
 use serde_json::Value;
