@@ -1,5 +1,6 @@
 //! How fast checks are verified, beside libsecp256k1: `cargo run --release --example
-//! lanes_beside_libsecp256k1`.
+//! lanes_beside_libsecp256k1`, by the first backend that this processor has; or the one that is
+//! named, or `all`.
 
 #![allow(clippy::print_stdout, reason = "the numbers are the output")]
 
@@ -13,14 +14,14 @@ use std::time::Instant;
 
 fn main() {
     let secp = Secp256k1::verification_only();
-    for backend in Backend::ALL {
-        if !backend.is_available()
-            || std::env::args()
-                .nth(1)
-                .is_some_and(|name| name != format!("{backend:?}"))
-        {
-            continue;
-        }
+    let asked = std::env::args().nth(1);
+    let is_asked = |backend: &Backend| match &asked {
+        Some(name) => name == "all" || *name == format!("{backend:?}"),
+        None => true,
+    };
+    let available = Backend::ALL.into_iter().filter(|backend| backend.is_available());
+    let several = if asked.is_some() { Backend::ALL.len() } else { 1 };
+    for backend in available.filter(is_asked).take(several) {
         let mut verifier = Verifier::with_backend(backend);
         for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {
             for (batch, of_a_key) in [(8, 1), (32, 1), (256, 1), (256, 4), (256, 32)] {

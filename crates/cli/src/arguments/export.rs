@@ -14,6 +14,28 @@ pub(crate) enum ExportCommand {
     Coins(ExportCoinsArguments),
     /// Write a row for each transaction of some blocks, with the coins that it spends
     Blocks(ExportBlocksArguments),
+    /// Write a row for each transaction of some blocks
+    Transactions(ExportTablesArguments),
+    /// Write a row for each input of some blocks, with the coin that it spends
+    Inputs(ExportTablesArguments),
+    /// Write a row for each output of some blocks
+    Outputs(ExportTablesArguments),
+    /// Write for each outpoint that some blocks spend which input spends it
+    Spenders(ExportTablesArguments),
+    /// Write the basic filter (BIP 158) of each of some blocks, and its header
+    #[cfg(feature = "descriptors")]
+    Filters(ExportTablesArguments),
+}
+
+/// A flat table of a pass over blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProductKind {
+    Transactions,
+    Inputs,
+    Outputs,
+    Spenders,
+    #[cfg(feature = "descriptors")]
+    Filters,
 }
 
 /// The format of a table.
@@ -26,7 +48,7 @@ pub(crate) enum TableFormat {
     Csv,
     /// A line of JSON for each row
     Jsonl,
-    /// A SQLite database with a table coins, and an index of its scripts
+    /// A SQLite database with one table, and an index
     #[cfg(feature = "tables")]
     Sqlite,
 }
@@ -84,8 +106,9 @@ pub(crate) enum NestedFormat {
     Jsonl,
 }
 
+/// The blocks of a pass, and where its tables go.
 #[derive(Debug, Args)]
-pub(crate) struct ExportBlocksArguments {
+pub(crate) struct PassArguments {
     /// Directories of blk*.dat files, or single block files; with rev*.dat files beside them, they
     /// need no data directory
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "data")]
@@ -108,12 +131,30 @@ pub(crate) struct ExportBlocksArguments {
     /// Height of the last block [default: the tip]
     #[arg(long, value_name = "HEIGHT")]
     pub(crate) to: Option<u32>,
-    /// Format of the table [default: what the ending of the file's name says]
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: Option<NestedFormat>,
-    /// The file to write, or - for standard output
+    /// The file to write, or - for standard output; with --and a folder
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
     pub(crate) force: Force,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportBlocksArguments {
+    #[command(flatten)]
+    pub(crate) pass: PassArguments,
+    /// Format of the table [default: what the ending of the file's name says]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<NestedFormat>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportTablesArguments {
+    #[command(flatten)]
+    pub(crate) pass: PassArguments,
+    /// Further tables of the same pass; each goes to a file of its name in the folder --out
+    #[arg(long, value_name = "TABLE", value_delimiter = ',')]
+    pub(crate) and: Vec<ProductKind>,
+    /// Format of the tables [default: what the ending of the file's name says]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<TableFormat>,
 }

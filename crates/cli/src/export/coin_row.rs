@@ -1,39 +1,32 @@
 //! A coin as a row of a table.
 
-#[cfg(feature = "tables")]
-mod columns;
-
+use crate::export::batch::{Row, Table, row};
 use crate::script_pubkey::{ScriptKind, address};
 use blockmill_block::{Coin, Network, OutPoint, hex};
-use serde::Serialize;
 
-/// The names of the columns.
-pub(crate) const COLUMNS: [&str; 8] = [
-    "txid",
-    "vout",
-    "height",
-    "coinbase",
-    "value",
-    "script",
-    "script_type",
-    "address",
-];
-
-/// A row.
-#[derive(Debug, Serialize)]
-pub(crate) struct CoinRow {
-    pub(crate) txid: String,
-    pub(crate) vout: u32,
-    pub(crate) height: u32,
-    pub(crate) coinbase: bool,
-    /// In satoshi.
-    pub(crate) value: i64,
-    /// In hex.
-    pub(crate) script: String,
-    /// Core's word.
-    pub(crate) script_type: &'static str,
-    pub(crate) address: Option<String>,
+row! {
+    pub(crate) struct CoinRow {
+        txid: String,
+        vout: u32,
+        height: u32,
+        coinbase: bool,
+        /// In satoshi.
+        value: i64,
+        /// In hex.
+        script: String,
+        /// Core's word.
+        script_type: &'static str,
+        address: Option<String>,
+    }
 }
+
+pub(crate) const TABLE: Table = Table {
+    name: "coins",
+    row: "coin",
+    columns: CoinRow::COLUMNS,
+    without_dictionary: &["txid", "script", "address"],
+    index: "script",
+};
 
 impl CoinRow {
     pub(crate) fn new(outpoint: &OutPoint, coin: &Coin, network: Network) -> Self {

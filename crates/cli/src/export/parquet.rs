@@ -2,7 +2,7 @@
 //! columns of a group are encoded by the thread that has its rows.
 
 use crate::export::column::{Column, fields_and_values};
-use crate::export::table::{Rows, Written};
+use crate::export::table::Rows;
 use crate::export::target::Target;
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
@@ -15,7 +15,6 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// Rows as columns.
@@ -28,51 +27,44 @@ pub(crate) trait Columns: Sized {
 }
 
 /// The columns of a row group, encoded.
-type EncodedColumns = Vec<ArrowColumnChunk>;
+pub(crate) type EncodedColumns = Vec<ArrowColumnChunk>;
 
 /// Encodes the columns of row groups. Several threads may do so at once.
-struct ColumnEncoder<R> {
+pub(crate) struct ColumnEncoder {
     schema: Arc<Schema>,
     factory: ArrowRowGroupWriterFactory,
-    rows: PhantomData<fn(R)>,
 }
 
 /// A file that is being written.
-struct ParquetWriter {
+pub(crate) struct ParquetWriter {
     file: SerializedFileWriter<Target>,
 }
 
-/// Begins a file.
-fn open<R: Columns>(target: Target) -> Result<(ColumnEncoder<R>, ParquetWriter), Failure> {
-    // The columns of no rows have the names and the types of all.
-    let (fields, _) = fields_and_values(R::columns(&[]).map_err(ParquetError::from)?);
-    let schema = Arc::new(Schema::new(fields));
+/// Begins a file. In some columns hardly a value comes twice: a dictionary of them is of no use.
+pub(crate) fn open(
+    target: Target,
+    schema: Schema,
+    without_dictionary: &[&str],
+) -> Result<(ColumnEncoder, ParquetWriter), Failure> {
+    let schema = Arc::new(schema);
     let mut properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));
-    for column in R::WITHOUT_DICTIONARY {
+    for column in without_dictionary {
         let path = column.split('.').map(str::to_owned).collect::<Vec<_>>();
         properties = properties.set_column_dictionary_enabled(ColumnPath::new(path), false);
     }
     let writer = ArrowWriter::try_new(target, Arc::clone(&schema), Some(properties.build()))?;
     let (file, factory) = writer.into_serialized_writer()?;
-    let encoder = ColumnEncoder {
-        schema,
-        factory,
-        rows: PhantomData,
-    };
+    let encoder = ColumnEncoder { schema, factory };
     Ok((encoder, ParquetWriter { file }))
 }
 
-impl<R: Columns> ColumnEncoder<R> {
+impl ColumnEncoder {
+    pub(crate) fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
     /// Encodes a row group.
-    fn encode(&self, rows: &mut dyn Iterator<Item = R>) -> Result<EncodedColumns, Failure> {
-        let rows: Vec<R> = rows.collect();
-        let batch = R::columns(&rows).and_then(|columns| {
-            let (_, values) = fields_and_values(columns);
-            RecordBatch::try_new(Arc::clone(&self.schema), values)
-        });
-        let batch = batch.map_err(ParquetError::from)?;
-        // The columns have copies, and rows take more memory.
-        drop(rows);
+    pub(crate) fn encode(&self, batch: &RecordBatch) -> Result<EncodedColumns, Failure> {
         // The number of the group matters to encrypted files alone.
         let mut writers = self.factory.create_column_writers(0)?.into_iter();
         let mut encoded = Vec::with_capacity(writers.len());
@@ -89,7 +81,7 @@ impl<R: Columns> ColumnEncoder<R> {
 
 impl ParquetWriter {
     /// Appends a row group.
-    fn add(&mut self, columns: EncodedColumns) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, columns: EncodedColumns) -> Result<(), Failure> {
         let mut group = self.file.next_row_group()?;
         for column in columns {
             column.append_to_row_group(&mut group)?;
@@ -99,19 +91,31 @@ impl ParquetWriter {
     }
 
     /// Writes the end of the file, and completes it. Returns its length, where it has one.
-    fn complete(self) -> Result<Option<u64>, Failure> {
+    pub(crate) fn complete(self) -> Result<Option<u64>, Failure> {
         self.file.into_inner()?.complete()
     }
 }
 
-/// Writes a Parquet file.
+/// Writes a Parquet file. Returns the number of rows, and the length of the file, where there is
+/// one.
 pub(crate) fn write_parquet<S: Rows<Row: Columns>>(
     rows: &S,
     target: Target,
     meter: &mut EngineMeter,
-) -> Result<Written, Failure> {
-    let (encoder, mut writer) = open(target)?;
-    let rows = rows.run(meter, &|rows| encoder.encode(rows), &mut |columns| writer.add(columns))?;
-    let bytes = writer.complete()?;
-    Ok(Written { rows, bytes })
+) -> Result<(u64, Option<u64>), Failure> {
+    // The columns of no rows have the names and the types of all.
+    let (fields, _) = fields_and_values(S::Row::columns(&[]).map_err(ParquetError::from)?);
+    let (encoder, mut writer) = open(target, Schema::new(fields), S::Row::WITHOUT_DICTIONARY)?;
+    let encode = |rows: &mut dyn Iterator<Item = S::Row>| {
+        let rows: Vec<S::Row> = rows.collect();
+        let batch = S::Row::columns(&rows).and_then(|columns| {
+            let (_, values) = fields_and_values(columns);
+            RecordBatch::try_new(Arc::clone(encoder.schema()), values)
+        });
+        // The columns have copies, and rows take more memory.
+        drop(rows);
+        encoder.encode(&batch.map_err(ParquetError::from)?)
+    };
+    let rows = rows.run(meter, &encode, &mut |columns| writer.add(columns))?;
+    Ok((rows, writer.complete()?))
 }

@@ -1,83 +1,82 @@
-//! A table of coins in a SQLite database.
+//! A table in a SQLite database.
 
-use crate::export::coin_row::CoinRow;
-use crate::export::table::{Rows, Written};
+use crate::export::batch::{Batch, Cell, ColumnType, Kind, Table};
 use crate::failure::Failure;
-use crate::progress::EngineMeter;
 use blockmill_blockfiles::NewFile;
-use rusqlite::{Connection, params};
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, params_from_iter};
 
 /// Nobody else sees the file before it is complete, so it needs no journal.
 const BEGIN: &str = "
     PRAGMA journal_mode = OFF;
     PRAGMA synchronous = OFF;
-    PRAGMA locking_mode = EXCLUSIVE;
-    CREATE TABLE coins (
-        txid TEXT NOT NULL,
-        vout INTEGER NOT NULL,
-        height INTEGER NOT NULL,
-        coinbase INTEGER NOT NULL,
-        value INTEGER NOT NULL,
-        script TEXT NOT NULL,
-        script_type TEXT NOT NULL,
-        address TEXT
-    );
-    BEGIN;";
-
-const END: &str = "
-    COMMIT;
-    CREATE INDEX coins_by_script ON coins (script);";
+    PRAGMA locking_mode = EXCLUSIVE;";
 
 /// A database that is being written.
-struct SqliteWriter {
+pub(crate) struct TableWriter {
     connection: Connection,
     file: NewFile,
+    insert: String,
+    index: String,
 }
 
-impl SqliteWriter {
-    fn open(file: NewFile) -> Result<Self, Failure> {
+impl TableWriter {
+    /// Begins a database with one table.
+    pub(crate) fn open(file: NewFile, table: &Table) -> Result<Self, Failure> {
+        let name = table.name;
+        let columns: Vec<String> = table.columns.iter().map(declaration).collect();
         let connection = Connection::open(file.temporary())?;
-        connection.execute_batch(BEGIN)?;
-        Ok(Self { connection, file })
+        connection.execute_batch(&format!("{BEGIN} CREATE TABLE {name} ({}); BEGIN;", columns.join(", ")))?;
+        Ok(Self {
+            connection,
+            file,
+            insert: format!("INSERT INTO {name} VALUES ({})", vec!["?"; columns.len()].join(", ")),
+            index: format!(
+                "CREATE INDEX {name}_by_{} ON {name} ({})",
+                table.index.replace(", ", "_"),
+                table.index
+            ),
+        })
     }
 
-    fn add(&mut self, rows: &[CoinRow]) -> Result<(), Failure> {
-        let mut insert = self
-            .connection
-            .prepare("INSERT INTO coins VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
-        for row in rows {
-            insert.execute(params![
-                row.txid,
-                row.vout,
-                row.height,
-                row.coinbase,
-                row.value,
-                row.script,
-                row.script_type,
-                row.address
-            ])?;
-        }
-        Ok(())
+    pub(crate) fn add(&mut self, rows: &Batch) -> Result<(), Failure> {
+        let mut insert = self.connection.prepare(&self.insert)?;
+        let mut outcome = Ok(());
+        rows.for_each_row(|row| {
+            if outcome.is_ok() {
+                outcome = insert.execute(params_from_iter(row)).map(drop);
+            }
+        });
+        Ok(outcome?)
     }
 
     /// Makes the index, and completes the file. Returns its length.
-    fn complete(self) -> Result<u64, Failure> {
+    pub(crate) fn complete(self) -> Result<u64, Failure> {
         // To index all rows at the end takes less time than to index each as it is written.
-        self.connection.execute_batch(END)?;
+        self.connection.execute_batch(&format!("COMMIT; {}", self.index))?;
         self.connection.close().map_err(|(_, error)| error)?;
         Ok(self.file.complete()?)
     }
 }
 
-/// Writes a database of coins.
-pub(crate) fn write_coins<S: Rows<Row = CoinRow>>(
-    rows: &S,
-    file: NewFile,
-    meter: &mut EngineMeter,
-) -> Result<Written, Failure> {
-    let mut writer = SqliteWriter::open(file)?;
-    let convert = |rows: &mut dyn Iterator<Item = CoinRow>| Ok(rows.collect::<Vec<_>>());
-    let rows = rows.run(meter, &convert, &mut |rows| writer.add(&rows))?;
-    let bytes = Some(writer.complete()?);
-    Ok(Written { rows, bytes })
+fn declaration(column: &ColumnType) -> String {
+    let kind = match column.kind {
+        Kind::Text => "TEXT",
+        Kind::Bool | Kind::U32 | Kind::U64 | Kind::I64 | Kind::Time => "INTEGER",
+    };
+    let rest = if column.is_nullable { "" } else { " NOT NULL" };
+    format!("{} {kind}{rest}", column.name)
+}
+
+impl ToSql for Cell<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let number = match *self {
+            Self::Text(text) => return Ok(ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes()))),
+            Self::Bool(value) => value.into(),
+            Self::Unsigned(value) => value.cast_signed(),
+            Self::Signed(value) => value,
+            Self::Time(seconds) => seconds.into(),
+        };
+        Ok(number.into())
+    }
 }

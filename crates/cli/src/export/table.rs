@@ -7,7 +7,7 @@ use crate::output;
 use crate::progress::EngineMeter;
 use serde_json::Value;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Turns rows into a piece of a table.
 pub(crate) type Convert<'a, R, T> = &'a (dyn Fn(&mut dyn Iterator<Item = R>) -> Result<T, Failure> + Sync);
@@ -28,23 +28,23 @@ pub(crate) trait Rows {
 
 /// A table that is there.
 pub(crate) struct Written {
+    /// The word for a row.
+    pub(crate) row: &'static str,
     pub(crate) rows: u64,
+    pub(crate) out: PathBuf,
     /// Length of the file, where there is one.
     pub(crate) bytes: Option<u64>,
 }
 
-/// Writes lines, after `head`.
+/// Writes lines. Returns the number of rows, and the length of the file, where there is one.
 pub(crate) fn write_lines<S: Rows>(
     rows: &S,
     mut target: Target,
     meter: &mut EngineMeter,
-    head: &str,
     convert: Convert<'_, S::Row, Vec<u8>>,
-) -> Result<Written, Failure> {
-    target.write_lines(head.as_bytes())?;
+) -> Result<(u64, Option<u64>), Failure> {
     let rows = rows.run(meter, convert, &mut |lines| target.write_lines(&lines))?;
-    let bytes = target.complete()?;
-    Ok(Written { rows, bytes })
+    Ok((rows, target.complete()?))
 }
 
 /// Says what was written: on standard output, unless the table went there.

@@ -3,6 +3,7 @@
 #[cfg(feature = "tables")]
 pub(crate) mod columns;
 
+use crate::export::product::transactions::Sizes;
 use crate::script_pubkey::{ScriptKind, address};
 use blockmill_block::{CoinRef, Input, Network, Output, Txid, hex};
 use blockmill_chain::{SpendingBlock, SpendingTransaction};
@@ -135,17 +136,15 @@ impl OutputRow {
 impl TransactionFields {
     pub(crate) fn new(position: u32, spending: &SpendingTransaction<'_>, network: Network) -> Self {
         let transaction = &spending.transaction;
-        let (base, total) = (transaction.base_size() as u64, transaction.total_size() as u64);
-        // BIP 141: what is no witness counts four times.
-        let weight = base * 3 + total;
+        let Sizes { size, vsize, weight } = Sizes::of(spending);
         Self {
             position,
             txid: transaction.txid().to_string(),
             wtxid: transaction.wtxid().to_string(),
             version: transaction.version(),
             locktime: transaction.lock_time(),
-            size: total,
-            vsize: weight.div_ceil(4),
+            size,
+            vsize,
             weight,
             sigop_cost: spending.sigop_cost(),
             coinbase: transaction.is_coinbase(),

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Height of the chain in a folder of Core's.
-const HEIGHT: u32 = 140;
+pub(crate) const HEIGHT: u32 = 140;
 
 fn row(head: &Value, position: usize, transaction: &Transaction, coins: &HashMap<OutPoint, OwnCoin>) -> Value {
     let coin_of = |outpoint: &OutPoint| coins.get(outpoint);
@@ -102,7 +102,7 @@ fn rows(blocks: &[Block]) -> Vec<Vec<Value>> {
     all
 }
 
-fn blocks_of(file: &[u8]) -> Vec<Block> {
+pub(crate) fn blocks_of(file: &[u8]) -> Vec<Block> {
     let ranges = records(file);
     let blocks = ranges.iter().map(|range| &file[range.start + RECORD_HEAD..range.end]);
     blocks
@@ -122,39 +122,46 @@ fn to_stdout<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Run {
 }
 
 #[track_caller]
-fn lines(text: &str) -> Vec<Value> {
+pub(crate) fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// A chain in Core's form and in a data directory, and its rows.
-struct Made {
-    scratch: Scratch,
+pub(crate) struct Made {
+    pub(crate) scratch: Scratch,
     folder: PathBuf,
+    /// Bytes of the blocks, in a file of Core's form.
+    pub(crate) chain: Vec<u8>,
     rows: Vec<Vec<Value>>,
 }
 
 impl Made {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let scratch = Scratch::new();
         let (folder, chain) = made(&scratch);
         let rows = rows(&blocks_of(&chain));
         assert_eq!(rows.len(), HEIGHT as usize + 1);
-        Self { scratch, folder, rows }
+        Self {
+            scratch,
+            folder,
+            chain,
+            rows,
+        }
     }
 
-    fn of_folder(&self) -> Vec<String> {
+    pub(crate) fn of_folder(&self) -> Vec<String> {
         ["--network", "regtest", "--blocks", self.folder.to_str().unwrap()]
             .map(str::to_owned)
             .to_vec()
     }
 
-    fn of_data(&self) -> Vec<String> {
+    pub(crate) fn of_data(&self) -> Vec<String> {
         ["--data", self.scratch.join("data").to_str().unwrap()]
             .map(str::to_owned)
             .to_vec()
     }
 
-    fn expected(&self, from: usize, to: usize) -> Vec<Value> {
+    pub(crate) fn expected(&self, from: usize, to: usize) -> Vec<Value> {
         self.rows[from..=to].concat()
     }
 }

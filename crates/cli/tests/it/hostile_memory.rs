@@ -169,6 +169,26 @@ fn transactions_of_many_coins() {
     Snapshot::new(coins).check_all("many of one", &["parquet"]);
 }
 
+/// Exports the blocks in a folder: nested, flat, and all flat tables in one pass.
+fn check_exports(scratch: &Scratch, folder: &Path, limit: u64) {
+    for (number, (tables, format)) in [
+        (["blocks"].as_slice(), "jsonl"),
+        (&["blocks"], "parquet"),
+        (&["inputs"], "csv"),
+        (&["inputs", "--and", "transactions,outputs,spenders,filters"], "csv"),
+        (&["inputs", "--and", "transactions,outputs,spenders,filters"], "parquet"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut export = blockmill();
+        export.arg("export").args(tables);
+        export.args(["--network", "regtest", "--format", format, "--blocks"]);
+        export.arg(folder).arg("--out").arg(scratch.join(&format!("{number}")));
+        check(&format!("export {tables:?} as {format}"), &mut export, limit);
+    }
+}
+
 /// A block that spends 50 MB of scripts in one transaction, and one that does in many: each thread
 /// takes up to four times what the coins of its block have.
 #[test]
@@ -201,21 +221,7 @@ fn blocks_that_spend_much() {
         let limit = READER + threads * (4 * spent).max(READER_THREAD);
         check(&format!("verify --par {threads}"), verify.arg(&folder), limit);
     }
-    for format in ["jsonl", "parquet"] {
-        let mut export = blockmill();
-        export.args([
-            "export",
-            "blocks",
-            "--network",
-            "regtest",
-            "--format",
-            format,
-            "--blocks",
-        ]);
-        export.arg(&folder).arg("--out").arg(scratch.join(format));
-        let limit = READER + cores() * (4 * spent).max(READER_THREAD);
-        check(&format!("export blocks as {format}"), &mut export, limit);
-    }
+    check_exports(&scratch, &folder, READER + cores() * (4 * spent).max(READER_THREAD));
 }
 
 /// An undo record of 114 MiB, which says that one transaction spends 30 million coins. No block has
@@ -304,21 +310,7 @@ fn the_worst_blocks() {
         audit.arg(&folder).arg("--snapshot").arg(scratch.join("set"));
         check(&format!("audit --par {threads}"), &mut audit, limit);
     }
-    for format in ["jsonl", "parquet"] {
-        let mut export = blockmill();
-        export.args([
-            "export",
-            "blocks",
-            "--network",
-            "regtest",
-            "--format",
-            format,
-            "--blocks",
-        ]);
-        export.arg(&folder).arg("--out").arg(scratch.join(format));
-        let limit = READER + cores() * READER_THREAD;
-        check(&format!("export blocks as {format}"), &mut export, limit);
-    }
+    check_exports(&scratch, &folder, READER + cores() * READER_THREAD);
 }
 
 /// Files that have gigabytes of nothing are not read whole.

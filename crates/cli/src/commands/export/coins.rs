@@ -1,16 +1,13 @@
 //! `blockmill export coins`.
 
-use crate::arguments::export::{ExportCoinsArguments, TableFormat};
-#[cfg(feature = "tables")]
-use crate::arguments::is_standard;
+use crate::arguments::export::ExportCoinsArguments;
 use crate::arguments::or_standard_input;
 use crate::commands::{cores, open_set_at, share};
-use crate::export::coin_row::CoinRow;
-use crate::export::table::{Convert, Rows, Written, say_written, write_lines};
-use crate::export::target::{Target, format_of};
-use crate::export::text;
-#[cfg(feature = "tables")]
-use crate::export::{parquet::write_parquet, sqlite::write_coins};
+use crate::export::batch;
+use crate::export::coin_row::{CoinRow, TABLE};
+use crate::export::flat::{self, Piece};
+use crate::export::table::say_written;
+use crate::export::target::format_of;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::EngineMeter;
@@ -27,18 +24,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
-
-/// What the ending of a name says of the format.
-const ENDINGS: &[(&str, TableFormat)] = &[
-    #[cfg(feature = "tables")]
-    ("parquet", TableFormat::Parquet),
-    ("csv", TableFormat::Csv),
-    ("jsonl", TableFormat::Jsonl),
-    #[cfg(feature = "tables")]
-    ("sqlite", TableFormat::Sqlite),
-    #[cfg(feature = "tables")]
-    ("db", TableFormat::Sqlite),
-];
 
 /// Where coins come from.
 enum Source {
@@ -154,21 +139,21 @@ struct Coins<'a> {
 }
 
 /// What a batch became, and what it says of the progress.
-struct Converted<T> {
-    piece: T,
+struct Converted {
+    piece: Option<Piece>,
     read: u64,
     rows: u64,
     share: f64,
 }
 
-impl Rows for Coins<'_> {
-    type Row = CoinRow;
-
-    fn run<T: Send>(
+impl Coins<'_> {
+    /// Gives the rows of all coins to `convert`, many at a time, on several threads, and the pieces
+    /// to `take`, in order. Returns the number of rows.
+    fn run(
         &self,
         meter: &mut EngineMeter,
-        convert: Convert<'_, CoinRow, T>,
-        take: &mut dyn FnMut(T) -> Result<(), Failure>,
+        convert: &(dyn Fn(batch::Batch) -> Result<Piece, Failure> + Sync),
+        take: &mut dyn FnMut(Piece) -> Result<(), Failure>,
     ) -> Result<u64, Failure> {
         let network = self.source.network();
         let is_wanted = |(_, coin): &(OutPoint, Coin)| match &self.wanted {
@@ -179,13 +164,16 @@ impl Rows for Coins<'_> {
             let (read, share) = (batch.len() as u64, share(&batch));
             batch.retain(is_wanted);
             let rows = batch.len() as u64;
-            let mut converted = batch
-                .into_iter()
-                .map(|(outpoint, coin)| CoinRow::new(&outpoint, &coin, network));
             let piece = match rows {
                 // Where few coins are wanted, most batches have none.
                 0 => None,
-                _ => Some(convert(&mut converted)?),
+                _ => {
+                    let mut table = batch::Batch::new(TABLE.columns);
+                    for (outpoint, coin) in batch {
+                        table.push(CoinRow::new(&outpoint, &coin, network));
+                    }
+                    Some(convert(table)?)
+                }
             };
             Ok(Converted {
                 piece,
@@ -230,13 +218,7 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
         return Err(Failure::Usage("--at needs --data: a snapshot has no blocks".to_owned()));
     }
     let out = &arguments.out;
-    let format = format_of(out, arguments.format, ENDINGS)?;
-    #[cfg(feature = "tables")]
-    if format == TableFormat::Sqlite && is_standard(out) {
-        return Err(Failure::Usage(
-            "sqlite writes a file, which standard output is not".to_owned(),
-        ));
-    }
+    let format = format_of(out, arguments.format, flat::ENDINGS)?;
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
     let source = Source::open(arguments, &stop, &mut meter)?;
@@ -246,17 +228,10 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
         out,
         stop,
     };
-    let target = || Target::open(out, arguments.force);
-    let written = match format {
-        #[cfg(feature = "tables")]
-        TableFormat::Parquet => write_parquet(&coins, target()?, &mut meter)?,
-        TableFormat::Csv => write_lines(&coins, target()?, &mut meter, &text::csv_head(), &text::csv)?,
-        TableFormat::Jsonl => write_lines(&coins, target()?, &mut meter, "", &text::jsonl)?,
-        #[cfg(feature = "tables")]
-        TableFormat::Sqlite => write_coins(&coins, arguments.force.begin(out)?, &mut meter)?,
-    };
+    let (encoder, mut writer) = flat::open(&TABLE, format, out, arguments.force)?;
+    let rows = coins.run(&mut meter, &|rows| encoder.encode(rows), &mut |piece| writer.add(piece))?;
+    let bytes = writer.complete()?;
     drop(meter);
-    let Written { rows, bytes } = written;
     let what = output::counted(rows, "coin");
     say_written(&what, json!({"coins": rows}), bytes, out)?;
     Ok(0)

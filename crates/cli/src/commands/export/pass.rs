@@ -1,0 +1,198 @@
+//! A pass over the blocks of a chain, with the coins that they spend.
+
+use crate::arguments::export::PassArguments;
+use crate::arguments::{chain_of, is_standard};
+use crate::commands::{cores, open_newest};
+use crate::export::table::{Written, say_written};
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::EngineMeter;
+use crate::signals;
+use crate::whole;
+use blockmill_block::Network;
+use blockmill_chain::{ChainBlocks, Wholeness};
+use serde_json::json;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Bytes of the blocks whose rows are made by a thread at a time, and are a row group of a Parquet
+/// file where they fit into memory.
+const RUN_BYTES: u64 = 4 << 20;
+
+/// The blocks that a pass goes over.
+pub(super) struct Pass<'a> {
+    pub(super) blocks: ChainBlocks,
+    pub(super) network: Network,
+    pub(super) heights: RangeInclusive<u32>,
+    out: &'a Path,
+    stop: Arc<AtomicBool>,
+    /// Whether the export begins anew where blocks hide others, of which no search knew.
+    begins_anew: bool,
+    /// Whether blocks hide others, once all were read.
+    hidden: OnceLock<Wholeness>,
+}
+
+/// What a thread has made of some blocks, and of how many transactions.
+pub(super) type Converted<T> = Result<(T, u64), Failure>;
+
+impl Pass<'_> {
+    /// Ends the command if it is to stop.
+    pub(super) fn check_stop(&self) -> Result<(), Failure> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Failure::Stopped(self.out.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Gives the blocks of some heights to `convert`, on several threads, and what comes of them to
+    /// `take`, in order. Returns the number of transactions.
+    pub(super) fn run<T: Send>(
+        &self,
+        heights: RangeInclusive<u32>,
+        meter: &mut EngineMeter,
+        convert: &(dyn Fn(RangeInclusive<u32>) -> Converted<T> + Sync),
+        take: &mut dyn FnMut(T) -> Result<(), Failure>,
+    ) -> Result<u64, Failure> {
+        let (first, last) = heights.clone().into_inner();
+        let convert = |run: RangeInclusive<u32>| {
+            let (converted, count) = convert(run.clone())?;
+            Ok((converted, count, *run.end()))
+        };
+        let mut transactions = 0;
+        let mut take = |(converted, count, end): (T, u64, u32)| {
+            transactions += count;
+            // Runs come in order, so all blocks up to the end of this one are done.
+            meter.blocks((end - first + 1).into(), (last - first + 1).into(), transactions);
+            take(converted)
+        };
+        let done = self
+            .blocks
+            .for_each_run(heights, RUN_BYTES, cores(), &convert, &mut take);
+        // The block that cannot be read may hide others.
+        if let Ok(()) | Err(Failure::Block(_)) = done {
+            let hidden = self.blocks.find_hidden(&self.stop)?;
+            let hidden = hidden.ok_or_else(|| Failure::Stopped(self.out.to_owned()))?;
+            if self.begins_anew && !hidden.is_whole() {
+                return Err(Failure::Hidden(hidden));
+            }
+            let _ = self.hidden.set(hidden);
+        }
+        done?;
+        Ok(transactions)
+    }
+}
+
+/// The blocks that the arguments name, and their network.
+fn open(
+    arguments: &PassArguments,
+    stop: &AtomicBool,
+    meter: &mut EngineMeter,
+) -> Result<(ChainBlocks, Network), Failure> {
+    let stopped = || Failure::Stopped(arguments.out.clone());
+    let chain_id = chain_of(arguments.network, arguments.signet_challenge.as_ref())?;
+    let Some(data) = &arguments.data else {
+        let Some(chain_id) = chain_id else {
+            return Err(Failure::Usage("--blocks without --data needs --network".to_owned()));
+        };
+        let blocks = ChainBlocks::of_files(&arguments.blocks, &[], &chain_id.params(), stop, meter)?;
+        return Ok((blocks.ok_or_else(stopped)?, chain_id.network));
+    };
+    let set = open_newest(data, arguments.older.reach(), cores())?;
+    let own = set.directory().chain_id();
+    if let Some(asked) = chain_id.filter(|asked| asked != own) {
+        return Err(Failure::Usage(format!(
+            "{} is of {}, not of {}",
+            data.display(),
+            own.text(),
+            asked.text()
+        )));
+    }
+    let mut blocks = set.blocks()?;
+    match blocks.add_files(&arguments.blocks, stop, meter)? {
+        true => Ok((blocks, own.network)),
+        false => Err(stopped()),
+    }
+}
+
+/// Has `export` go over the blocks that the arguments name. Returns the exit status.
+pub(super) fn run(
+    arguments: &PassArguments,
+    export: &dyn Fn(&Pass<'_>, &mut EngineMeter) -> Result<Vec<Written>, Failure>,
+) -> Result<u8, Failure> {
+    let stop = signals::stop_flag()?;
+    let mut meter = EngineMeter::new();
+    let (mut blocks, network) = open(arguments, &stop, &mut meter)?;
+    loop {
+        let mut pass = pass(arguments, blocks, network, &stop)?;
+        match export(&pass, &mut meter) {
+            // What was written has no name yet. The chain goes on with the hidden blocks.
+            Err(Failure::Hidden(_)) => {
+                let again = pass.blocks.with_hidden(&arguments.blocks, &[], &stop, &mut meter)?;
+                blocks = again.ok_or_else(|| Failure::Stopped(arguments.out.clone()))?;
+            }
+            Ok(written) => {
+                drop(meter);
+                let hidden = pass.hidden.take().unwrap_or_default();
+                return say(arguments, &pass, &written, hidden);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// The pass over a chain that the arguments ask for.
+fn pass<'a>(
+    arguments: &'a PassArguments,
+    blocks: ChainBlocks,
+    network: Network,
+    stop: &Arc<AtomicBool>,
+) -> Result<Pass<'a>, Failure> {
+    let (from, tip) = (arguments.from, blocks.height());
+    let to = match arguments.to {
+        Some(to) => to,
+        // The first block has no undo data, and needs none.
+        None if from < tip => blocks.last_with_undo(from.max(1)..=tip),
+        None => tip,
+    };
+    if from > to.min(tip) || to > tip {
+        return Err(Failure::Usage(format!(
+            "there are no blocks from height {from} to {to}: the chain has heights 0 to {tip}"
+        )));
+    }
+    Ok(Pass {
+        blocks,
+        network,
+        heights: from..=to,
+        out: &arguments.out,
+        stop: Arc::clone(stop),
+        // What standard output has got is not taken back.
+        begins_anew: arguments.data.is_none() && !is_standard(&arguments.out),
+        hidden: OnceLock::new(),
+    })
+}
+
+/// Reports an export. Returns the exit status.
+fn say(arguments: &PassArguments, pass: &Pass<'_>, tables: &[Written], hidden: Wholeness) -> Result<u8, Failure> {
+    let (from, to) = pass.heights.clone().into_inner();
+    let tip = pass.blocks.height();
+    let mut wholeness = pass.blocks.wholeness().clone();
+    wholeness.join(hidden);
+    whole::say(&wholeness);
+    if arguments.to.is_none() && to < tip {
+        whole::say_without_undo_yet(tip - to, tip);
+    }
+    let blocks = to - from + 1;
+    for Written { row, rows, bytes, out } in tables {
+        let what = format!(
+            "{} of {}",
+            output::counted(*rows, row),
+            output::counted(blocks.into(), "block")
+        );
+        let mut fields = json!({"blocks": blocks});
+        fields[format!("{row}s")] = (*rows).into();
+        say_written(&what, fields, *bytes, out)?;
+    }
+    Ok(whole::exit_status(wholeness.outcome()))
+}

@@ -1,0 +1,392 @@
+//! Rows of flat tables as columns, which each format is made of.
+
+#[cfg(feature = "tables")]
+mod arrow;
+
+#[cfg(feature = "tables")]
+pub(crate) use arrow::schema_of;
+
+use std::io::Write;
+
+/// What a column holds. A value may be missing where the column says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Bool,
+    U32,
+    U64,
+    I64,
+    /// A moment in seconds since 1970.
+    Time,
+    Text,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ColumnType {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// Whether a row may have none.
+    pub(crate) is_nullable: bool,
+}
+
+/// A flat table.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    /// The word for a row.
+    pub(crate) row: &'static str,
+    pub(crate) columns: &'static [ColumnType],
+    /// Columns in which hardly a value comes twice.
+    pub(crate) without_dictionary: &'static [&'static str],
+    /// The columns of the index of a database.
+    pub(crate) index: &'static str,
+}
+
+/// Texts, one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    text: String,
+    /// For each its end; none for one that is missing.
+    ends: Vec<Option<usize>>,
+}
+
+impl Texts {
+    fn push(&mut self, text: Option<&str>) {
+        self.text.push_str(text.unwrap_or_default());
+        self.ends.push(text.map(|_| self.text.len()));
+    }
+
+    fn iter(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| {
+            let end = (*end)?;
+            Some(&self.text[std::mem::replace(&mut start, end)..end])
+        })
+    }
+}
+
+/// The values of a column.
+#[derive(Debug)]
+pub(crate) enum Values {
+    Bool(Vec<Option<bool>>),
+    U32(Vec<Option<u32>>),
+    U64(Vec<Option<u64>>),
+    I64(Vec<Option<i64>>),
+    Time(Vec<Option<u32>>),
+    Text(Texts),
+}
+
+impl Values {
+    fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Bool => Self::Bool(Vec::new()),
+            Kind::U32 => Self::U32(Vec::new()),
+            Kind::U64 => Self::U64(Vec::new()),
+            Kind::I64 => Self::I64(Vec::new()),
+            Kind::Time => Self::Time(Vec::new()),
+            Kind::Text => Self::Text(Texts::default()),
+        }
+    }
+
+    /// Memory in bytes, about.
+    fn memory(&self) -> usize {
+        match self {
+            Self::Bool(values) => size_of_val(&**values),
+            Self::U32(values) | Self::Time(values) => size_of_val(&**values),
+            Self::U64(values) => size_of_val(&**values),
+            Self::I64(values) => size_of_val(&**values),
+            Self::Text(texts) => texts.text.len() + size_of_val(&*texts.ends),
+        }
+    }
+}
+
+/// A moment in seconds since 1970.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Time(pub(crate) u32);
+
+/// What a row has in a column.
+pub(crate) trait Value {
+    const KIND: Kind;
+    const IS_NULLABLE: bool = false;
+
+    fn push(self, values: &mut Values);
+}
+
+/// What may be missing.
+pub(crate) trait Plain: Value + Sized {
+    fn push_plain(value: Option<Self>, values: &mut Values);
+}
+
+macro_rules! plain {
+    ($($type:ty => $kind:ident, $value:ident => $plain:expr;)*) => {$(
+        impl Plain for $type {
+            fn push_plain(value: Option<Self>, values: &mut Values) {
+                if let Values::$kind(values) = values {
+                    values.push(value.map(|$value| $plain));
+                }
+            }
+        }
+
+        impl Value for $type {
+            const KIND: Kind = Kind::$kind;
+
+            fn push(self, values: &mut Values) {
+                Self::push_plain(Some(self), values);
+            }
+        }
+    )*};
+}
+
+plain! {
+    bool => Bool, value => value;
+    u32 => U32, value => value;
+    u64 => U64, value => value;
+    i64 => I64, value => value;
+    Time => Time, value => value.0;
+}
+
+impl Plain for &str {
+    fn push_plain(value: Option<Self>, values: &mut Values) {
+        if let Values::Text(texts) = values {
+            texts.push(value);
+        }
+    }
+}
+
+impl Value for &str {
+    const KIND: Kind = Kind::Text;
+
+    fn push(self, values: &mut Values) {
+        Self::push_plain(Some(self), values);
+    }
+}
+
+impl Plain for String {
+    fn push_plain(value: Option<Self>, values: &mut Values) {
+        <&str>::push_plain(value.as_deref(), values);
+    }
+}
+
+impl Value for String {
+    const KIND: Kind = Kind::Text;
+
+    fn push(self, values: &mut Values) {
+        Self::push_plain(Some(self), values);
+    }
+}
+
+impl<V: Plain> Value for Option<V> {
+    const KIND: Kind = V::KIND;
+    const IS_NULLABLE: bool = true;
+
+    fn push(self, values: &mut Values) {
+        V::push_plain(self, values);
+    }
+}
+
+/// A row of a table, whose fields are its columns.
+pub(crate) trait Row {
+    const COLUMNS: &'static [ColumnType];
+
+    /// Puts each field into its column.
+    fn push(self, columns: &mut [Values]);
+}
+
+/// Declares a row.
+macro_rules! row {
+    ($(#[$meta:meta])* $visibility:vis struct $name:ident { $($(#[$of_field:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        $visibility struct $name {
+            $($(#[$of_field])* $visibility $field: $type,)*
+        }
+
+        impl $crate::export::batch::Row for $name {
+            const COLUMNS: &'static [$crate::export::batch::ColumnType] = &[$(
+                $crate::export::batch::ColumnType {
+                    name: stringify!($field),
+                    kind: <$type as $crate::export::batch::Value>::KIND,
+                    is_nullable: <$type as $crate::export::batch::Value>::IS_NULLABLE,
+                },
+            )*];
+
+            fn push(self, columns: &mut [$crate::export::batch::Values]) {
+                let mut columns = columns.iter_mut();
+                $(
+                    if let Some(values) = columns.next() {
+                        $crate::export::batch::Value::push(self.$field, values);
+                    }
+                )*
+            }
+        }
+    };
+}
+
+pub(crate) use row;
+
+/// Rows as columns.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    types: &'static [ColumnType],
+    values: Vec<Values>,
+    rows: usize,
+}
+
+impl Batch {
+    /// No rows, with these columns.
+    pub(crate) fn new(types: &'static [ColumnType]) -> Self {
+        Self {
+            types,
+            values: types.iter().map(|column| Values::new(column.kind)).collect(),
+            rows: 0,
+        }
+    }
+
+    /// Adds a row of this table.
+    pub(crate) fn push<R: Row>(&mut self, row: R) {
+        row.push(&mut self.values);
+        self.rows += 1;
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Memory in bytes, about.
+    pub(crate) fn memory(&self) -> usize {
+        self.values.iter().map(Values::memory).sum()
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.types.iter().position(|column| column.name == name)
+    }
+
+    /// The texts of a column; of no other kind.
+    pub(crate) fn texts(&self, name: &str) -> impl Iterator<Item = Option<&str>> {
+        let values = self.position(name).map(|at| &self.values[at]);
+        let texts = values.and_then(|values| match values {
+            Values::Text(texts) => Some(texts.iter()),
+            _ => None,
+        });
+        texts.into_iter().flatten()
+    }
+
+    /// Gives the rows others texts in a column.
+    pub(crate) fn set_texts(&mut self, name: &str, texts: impl Iterator<Item = String>) {
+        let mut values = Values::new(Kind::Text);
+        texts.for_each(|text| text.push(&mut values));
+        if let Some(at) = self.position(name) {
+            self.values[at] = values;
+        }
+    }
+
+    /// The rows as lines of CSV. No value has a comma, a quote or a line break. What is missing is
+    /// an empty field; a moment is written as RFC 3339 does.
+    pub(crate) fn csv(&self) -> Vec<u8> {
+        self.lines(b"", b",", b"\n", |_, cell, line| match cell {
+            None => {}
+            Some(Cell::Time(seconds)) => line.extend(moment(seconds).bytes()),
+            Some(Cell::Text(text)) => line.extend(text.bytes()),
+            Some(cell) => cell.write_plain(line),
+        })
+    }
+
+    /// The rows as lines of JSON. A moment is a number of seconds since 1970.
+    pub(crate) fn jsonl(&self) -> Vec<u8> {
+        self.lines(b"{", b",", b"}\n", |name, cell, line| {
+            // Names and texts are words, digits of hex and addresses.
+            let _ = write!(line, "\"{name}\":");
+            match cell {
+                None => line.extend(b"null"),
+                Some(Cell::Text(text)) => {
+                    let _ = write!(line, "\"{text}\"");
+                }
+                Some(cell) => cell.write_plain(line),
+            }
+        })
+    }
+
+    fn lines(
+        &self,
+        begin: &[u8],
+        between: &[u8],
+        end: &[u8],
+        write: impl Fn(&str, Option<Cell<'_>>, &mut Vec<u8>),
+    ) -> Vec<u8> {
+        let mut lines = Vec::with_capacity(self.memory());
+        self.for_each_row(|row| {
+            lines.extend(begin);
+            for (number, (column, cell)) in self.types.iter().zip(row).enumerate() {
+                if number > 0 {
+                    lines.extend(between);
+                }
+                write(column.name, *cell, &mut lines);
+            }
+            lines.extend(end);
+        });
+        lines
+    }
+
+    /// Gives each row, one after the other.
+    pub(crate) fn for_each_row(&self, mut take: impl FnMut(&[Option<Cell<'_>>])) {
+        let mut columns: Vec<_> = self.values.iter().map(cells).collect();
+        let mut row = Vec::with_capacity(columns.len());
+        for _ in 0..self.rows {
+            row.clear();
+            row.extend(columns.iter_mut().map(|column| column.next().flatten()));
+            take(&row);
+        }
+    }
+}
+
+/// The head of a table in CSV.
+pub(crate) fn csv_head(types: &[ColumnType]) -> String {
+    let names: Vec<&str> = types.iter().map(|column| column.name).collect();
+    names.join(",") + "\n"
+}
+
+/// A value of a row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cell<'a> {
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Time(u32),
+    Text(&'a str),
+}
+
+impl Cell<'_> {
+    /// Writes what is the same in all lines of text.
+    fn write_plain(&self, line: &mut Vec<u8>) {
+        // A vector takes everything.
+        let _ = match self {
+            Self::Bool(value) => write!(line, "{value}"),
+            Self::Unsigned(value) => write!(line, "{value}"),
+            Self::Signed(value) => write!(line, "{value}"),
+            Self::Time(seconds) => write!(line, "{seconds}"),
+            Self::Text(text) => write!(line, "{text}"),
+        };
+    }
+}
+
+/// The values of a column, one after the other.
+fn cells(values: &Values) -> Box<dyn Iterator<Item = Option<Cell<'_>>> + '_> {
+    match values {
+        Values::Bool(values) => Box::new(values.iter().map(|value| value.map(Cell::Bool))),
+        Values::U32(values) => Box::new(
+            values
+                .iter()
+                .map(|value| value.map(|value| Cell::Unsigned(value.into()))),
+        ),
+        Values::U64(values) => Box::new(values.iter().map(|value| value.map(Cell::Unsigned))),
+        Values::I64(values) => Box::new(values.iter().map(|value| value.map(Cell::Signed))),
+        Values::Time(values) => Box::new(values.iter().map(|value| value.map(Cell::Time))),
+        Values::Text(texts) => Box::new(texts.iter().map(|text| text.map(Cell::Text))),
+    }
+}
+
+/// A moment as RFC 3339 writes it.
+fn moment(seconds: u32) -> String {
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.into());
+    humantime::format_rfc3339_seconds(time).to_string()
+}

@@ -1,0 +1,64 @@
+//! What a pass over blocks makes of them: flat tables.
+//!
+//! - [`transactions`], [`inputs`], [`outputs`], [`spenders`]: a row for each of these;
+//! - `filters` (feature `descriptors`): a row for each block.
+
+#[cfg(feature = "descriptors")]
+pub(crate) mod filters;
+pub(crate) mod inputs;
+pub(crate) mod outputs;
+pub(crate) mod spenders;
+pub(crate) mod transactions;
+
+use crate::export::batch::{Batch, Table, Time};
+use blockmill_block::{BlockHash, Network, hex};
+use blockmill_chain::{SpendingBlock, SpendingTransaction};
+
+/// What rows say of their block.
+#[derive(Debug)]
+pub(crate) struct OfBlock {
+    pub(crate) network: Network,
+    pub(crate) height: u32,
+    pub(crate) hash: BlockHash,
+    pub(crate) time: Time,
+}
+
+impl OfBlock {
+    pub(crate) fn new(read: &SpendingBlock, network: Network) -> Self {
+        Self {
+            network,
+            height: read.height,
+            hash: read.block.hash(),
+            time: Time(read.block.header().time),
+        }
+    }
+}
+
+/// What a pass makes.
+pub(crate) trait Product: Send + Sync {
+    fn table(&self) -> &'static Table;
+
+    /// Adds the rows of a block as a whole.
+    fn add_block(&self, _of: &OfBlock, _read: &SpendingBlock, _rows: &mut Batch) {}
+
+    /// Adds the rows of a transaction; `position` is its number in the block.
+    fn add_transaction(&self, _of: &OfBlock, _position: u32, _spending: &SpendingTransaction<'_>, _rows: &mut Batch) {}
+
+    /// Whether rows rest on those of all blocks below, which the pass goes over, too.
+    fn is_in_order(&self) -> bool {
+        false
+    }
+
+    /// What completes such rows, from those of the first block on.
+    fn completer(&self) -> Complete {
+        Box::new(|_| ())
+    }
+}
+
+/// Completes the rows of the next blocks.
+pub(crate) type Complete = Box<dyn FnMut(&mut Batch)>;
+
+/// Bytes in hex.
+fn hex_of(bytes: &[u8]) -> String {
+    hex::encode(bytes)
+}

@@ -1,0 +1,96 @@
+//! The basic filter of each block (BIP 158), as Core's `getblockfilter` gives it.
+
+use super::{Complete, OfBlock, Product, hex_of};
+use crate::export::batch::{Batch, Row, Table, Time, row};
+use bitcoin::bip158::{FilterHash, FilterHeader, GcsFilterWriter};
+use bitcoin::hashes::{Hash, sha256d};
+use blockmill_chain::SpendingBlock;
+use std::collections::BTreeSet;
+
+/// The parameters of a basic filter: the inverse of its rate of false positives, and the bits of a
+/// remainder.
+const M: u64 = 784_931;
+const P: u8 = 19;
+
+const OP_RETURN: u8 = 0x6a;
+
+row! {
+    struct FilterRow {
+        height: u32,
+        block_hash: String,
+        block_time: Time,
+        filter_hash: String,
+        /// It commits to all filters below.
+        filter_header: String,
+        filter: String,
+    }
+}
+
+const TABLE: Table = Table {
+    name: "filters",
+    row: "filter",
+    columns: FilterRow::COLUMNS,
+    without_dictionary: &["block_hash", "filter_hash", "filter_header", "filter"],
+    index: "block_hash",
+};
+
+pub(crate) struct Filters;
+
+/// The filter of a block: of the scripts that it makes, but for those of data, and of those that it
+/// spends.
+fn filter_of(read: &SpendingBlock) -> Vec<u8> {
+    let mut scripts: BTreeSet<&[u8]> = BTreeSet::new();
+    let transactions: Vec<_> = read.transactions().collect();
+    for spending in &transactions {
+        let made = spending.transaction.outputs().map(|output| output.script_pubkey());
+        scripts.extend(made.filter(|script| script.first() != Some(&OP_RETURN)));
+        scripts.extend(spending.inputs().filter_map(|(_, coin)| Some(coin?.script_pubkey)));
+    }
+    scripts.remove([].as_slice());
+    // The key is the beginning of the block's hash.
+    let key: [u8; 16] = *read.block.hash().0.first_chunk().unwrap_or(&[0; 16]);
+    let [low, high] = [0, 8].map(|at| u64::from_le_bytes(key[at..at + 8].try_into().unwrap_or_default()));
+    let mut filter = Vec::new();
+    let mut writer = GcsFilterWriter::new(&mut filter, low, high, M, P);
+    for script in scripts {
+        writer.add_element(script);
+    }
+    // A vector takes everything.
+    let _ = writer.finish();
+    filter
+}
+
+impl Product for Filters {
+    fn table(&self) -> &'static Table {
+        &TABLE
+    }
+
+    fn add_block(&self, of: &OfBlock, read: &SpendingBlock, rows: &mut Batch) {
+        let filter = filter_of(read);
+        rows.push(FilterRow {
+            height: of.height,
+            block_hash: of.hash.to_string(),
+            block_time: of.time,
+            filter_hash: FilterHash::from_raw_hash(sha256d::Hash::hash(&filter)).to_string(),
+            filter_header: String::new(),
+            filter: hex_of(&filter),
+        });
+    }
+
+    fn is_in_order(&self) -> bool {
+        true
+    }
+
+    fn completer(&self) -> Complete {
+        let mut header = FilterHeader::all_zeros();
+        Box::new(move |rows| {
+            let hashes = rows.texts("filter_hash");
+            let hashes: Vec<FilterHash> = hashes.filter_map(|hash| hash?.parse().ok()).collect();
+            let headers = hashes.iter().map(|hash| {
+                header = hash.filter_header(&header);
+                header.to_string()
+            });
+            rows.set_texts("filter_header", headers);
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! A row for each input, with the coin that it spends.
+
+use super::{OfBlock, Product, hex_of};
+use crate::export::batch::{Batch, Row, Table, Time, row};
+use crate::script_pubkey::{ScriptKind, address};
+use blockmill_chain::SpendingTransaction;
+
+row! {
+    struct InputRow {
+        height: u32,
+        block_time: Time,
+        /// Of the transaction that spends.
+        spending_txid: String,
+        /// The number of the input in it.
+        input: u32,
+        /// What a coinbase's input has for an outpoint names nothing; and so with the coin.
+        txid: Option<String>,
+        vout: Option<u32>,
+        script_sig: String,
+        /// Its items in hex, with spaces between them.
+        witness: String,
+        sequence: u32,
+        /// None also where undo data of an old version of Core does not tell.
+        coin_height: Option<u32>,
+        coinbase: Option<bool>,
+        value: Option<i64>,
+        script: Option<String>,
+        script_type: Option<&'static str>,
+        address: Option<String>,
+    }
+}
+
+const TABLE: Table = Table {
+    name: "inputs",
+    row: "input",
+    columns: InputRow::COLUMNS,
+    without_dictionary: &["spending_txid", "txid", "script_sig", "witness"],
+    index: "txid, vout",
+};
+
+pub(crate) struct Inputs;
+
+impl Product for Inputs {
+    fn table(&self) -> &'static Table {
+        &TABLE
+    }
+
+    fn add_transaction(&self, of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
+        let spending_txid = spending.transaction.txid().to_string();
+        for (number, (input, coin)) in (0..).zip(spending.inputs()) {
+            let outpoint = input.previous_output();
+            // Undo data of an old Core has height 0 where it does not know.
+            let dated = coin.filter(|coin| coin.height > 0);
+            let witness: Vec<String> = input.witness().iter().map(hex_of).collect();
+            rows.push(InputRow {
+                height: of.height,
+                block_time: of.time,
+                spending_txid: spending_txid.clone(),
+                input: number,
+                txid: coin.map(|_| outpoint.txid.to_string()),
+                vout: coin.map(|_| outpoint.vout),
+                script_sig: hex_of(input.script_sig()),
+                witness: witness.join(" "),
+                sequence: input.sequence(),
+                coin_height: dated.map(|coin| coin.height),
+                coinbase: dated.map(|coin| coin.is_coinbase),
+                value: coin.map(|coin| coin.value),
+                script: coin.map(|coin| hex_of(coin.script_pubkey)),
+                script_type: coin.map(|coin| ScriptKind::of(coin.script_pubkey).word()),
+                address: coin.and_then(|coin| address(coin.script_pubkey, of.network)),
+            });
+        }
+    }
+}

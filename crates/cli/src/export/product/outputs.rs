@@ -1,0 +1,56 @@
+//! A row for each output.
+
+use super::{OfBlock, Product, hex_of};
+use crate::export::batch::{Batch, Row, Table, Time, row};
+use crate::script_pubkey::{ScriptKind, address};
+use blockmill_chain::SpendingTransaction;
+
+row! {
+    struct OutputRow {
+        height: u32,
+        block_time: Time,
+        txid: String,
+        vout: u32,
+        /// Whether its transaction is a coinbase.
+        coinbase: bool,
+        value: i64,
+        script: String,
+        script_type: &'static str,
+        address: Option<String>,
+    }
+}
+
+const TABLE: Table = Table {
+    name: "outputs",
+    row: "output",
+    columns: OutputRow::COLUMNS,
+    without_dictionary: &["txid", "script", "address"],
+    index: "script",
+};
+
+pub(crate) struct Outputs;
+
+impl Product for Outputs {
+    fn table(&self) -> &'static Table {
+        &TABLE
+    }
+
+    fn add_transaction(&self, of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
+        let transaction = &spending.transaction;
+        let txid = transaction.txid().to_string();
+        for (vout, output) in (0..).zip(transaction.outputs()) {
+            let script = output.script_pubkey();
+            rows.push(OutputRow {
+                height: of.height,
+                block_time: of.time,
+                txid: txid.clone(),
+                vout,
+                coinbase: transaction.is_coinbase(),
+                value: output.value(),
+                script: hex_of(script),
+                script_type: ScriptKind::of(script).word(),
+                address: address(script, of.network),
+            });
+        }
+    }
+}

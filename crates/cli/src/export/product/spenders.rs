@@ -1,0 +1,52 @@
+//! Which input spends an outpoint.
+
+use super::{OfBlock, Product};
+use crate::export::batch::{Batch, Row, Table, Time, row};
+use blockmill_chain::SpendingTransaction;
+
+row! {
+    struct SpenderRow {
+        txid: String,
+        vout: u32,
+        spending_txid: String,
+        /// The number of the input in that transaction.
+        input: u32,
+        height: u32,
+        block_time: Time,
+    }
+}
+
+const TABLE: Table = Table {
+    name: "spenders",
+    row: "spender",
+    columns: SpenderRow::COLUMNS,
+    without_dictionary: &["txid", "spending_txid"],
+    index: "txid, vout",
+};
+
+pub(crate) struct Spenders;
+
+impl Product for Spenders {
+    fn table(&self) -> &'static Table {
+        &TABLE
+    }
+
+    fn add_transaction(&self, of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
+        let transaction = &spending.transaction;
+        if transaction.is_coinbase() {
+            return;
+        }
+        let spending_txid = transaction.txid().to_string();
+        for (number, (input, _)) in (0..).zip(spending.inputs()) {
+            let outpoint = input.previous_output();
+            rows.push(SpenderRow {
+                txid: outpoint.txid.to_string(),
+                vout: outpoint.vout,
+                spending_txid: spending_txid.clone(),
+                input: number,
+                height: of.height,
+                block_time: of.time,
+            });
+        }
+    }
+}
