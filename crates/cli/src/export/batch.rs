@@ -26,6 +26,7 @@ pub(crate) struct ColumnType {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     /// Whether a row may have none.
+    #[cfg_attr(not(feature = "tables"), expect(dead_code, reason = "text has no types"))]
     pub(crate) is_nullable: bool,
 }
 
@@ -37,8 +38,10 @@ pub(crate) struct Table {
     pub(crate) row: &'static str,
     pub(crate) columns: &'static [ColumnType],
     /// Columns in which hardly a value comes twice.
+    #[cfg_attr(not(feature = "tables"), expect(dead_code, reason = "of Parquet"))]
     pub(crate) without_dictionary: &'static [&'static str],
     /// The columns of the index of a database.
+    #[cfg_attr(not(feature = "tables"), expect(dead_code, reason = "of SQLite"))]
     pub(crate) index: &'static str,
 }
 
@@ -257,11 +260,13 @@ impl Batch {
         self.values.iter().map(Values::memory).sum()
     }
 
+    #[cfg(feature = "descriptors")]
     fn position(&self, name: &str) -> Option<usize> {
         self.types.iter().position(|column| column.name == name)
     }
 
     /// The texts of a column; of no other kind.
+    #[cfg(feature = "descriptors")]
     pub(crate) fn texts(&self, name: &str) -> impl Iterator<Item = Option<&str>> {
         let values = self.position(name).map(|at| &self.values[at]);
         let texts = values.and_then(|values| match values {
@@ -271,7 +276,8 @@ impl Batch {
         texts.into_iter().flatten()
     }
 
-    /// Gives the rows others texts in a column.
+    /// Gives the rows other texts in a column.
+    #[cfg(feature = "descriptors")]
     pub(crate) fn set_texts(&mut self, name: &str, texts: impl Iterator<Item = String>) {
         let mut values = Values::new(Kind::Text);
         texts.for_each(|text| text.push(&mut values));

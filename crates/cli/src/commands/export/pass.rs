@@ -34,6 +34,9 @@ pub(super) struct Pass<'a> {
     hidden: OnceLock<Wholeness>,
 }
 
+/// The tables that a pass has written.
+pub(super) type Tables = Result<Vec<Written>, Failure>;
+
 /// What a thread has made of some blocks, and of how many transactions.
 pub(super) type Converted<T> = Result<(T, u64), Failure>;
 
@@ -119,7 +122,7 @@ fn open(
 /// Has `export` go over the blocks that the arguments name. Returns the exit status.
 pub(super) fn run(
     arguments: &PassArguments,
-    export: &dyn Fn(&Pass<'_>, &mut EngineMeter) -> Result<Vec<Written>, Failure>,
+    export: &dyn Fn(&Pass<'_>, &mut EngineMeter) -> Tables,
 ) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();

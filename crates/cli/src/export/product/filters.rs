@@ -5,7 +5,6 @@ use crate::export::batch::{Batch, Row, Table, Time, row};
 use bitcoin::bip158::{FilterHash, FilterHeader, GcsFilterWriter};
 use bitcoin::hashes::{Hash, sha256d};
 use blockmill_chain::SpendingBlock;
-use std::collections::BTreeSet;
 
 /// The parameters of a basic filter: the inverse of its rate of false positives, and the bits of a
 /// remainder.
@@ -39,21 +38,21 @@ pub(crate) struct Filters;
 /// The filter of a block: of the scripts that it makes, but for those of data, and of those that it
 /// spends.
 fn filter_of(read: &SpendingBlock) -> Vec<u8> {
-    let mut scripts: BTreeSet<&[u8]> = BTreeSet::new();
-    let transactions: Vec<_> = read.transactions().collect();
-    for spending in &transactions {
-        let made = spending.transaction.outputs().map(|output| output.script_pubkey());
-        scripts.extend(made.filter(|script| script.first() != Some(&OP_RETURN)));
-        scripts.extend(spending.inputs().filter_map(|(_, coin)| Some(coin?.script_pubkey)));
-    }
-    scripts.remove([].as_slice());
     // The key is the beginning of the block's hash.
     let key: [u8; 16] = *read.block.hash().0.first_chunk().unwrap_or(&[0; 16]);
     let [low, high] = [0, 8].map(|at| u64::from_le_bytes(key[at..at + 8].try_into().unwrap_or_default()));
     let mut filter = Vec::new();
     let mut writer = GcsFilterWriter::new(&mut filter, low, high, M, P);
-    for script in scripts {
-        writer.add_element(script);
+    // Empty scripts are left out, and one that comes twice counts once.
+    let mut add = |script: &[u8]| writer.add_element(script);
+    for spending in read.transactions() {
+        let made = spending.transaction.outputs().map(|output| output.script_pubkey());
+        made.filter(|script| script.first() != Some(&OP_RETURN))
+            .for_each(&mut add);
+        spending
+            .inputs()
+            .filter_map(|(_, coin)| Some(coin?.script_pubkey))
+            .for_each(&mut add);
     }
     // A vector takes everything.
     let _ = writer.finish();

@@ -5,7 +5,7 @@ mod rpc;
 
 use super::consumer::Consumer;
 use super::{Events, PATIENCE, Place, Running, stop};
-use crate::common::{Rng, Scratch, stats};
+use crate::common::{Rng, Scratch, blockmill, run, stats};
 use blockmill_chaingen::bitcoin::consensus::encode::serialize_hex;
 use blockmill_chaingen::bitcoin::{OutPoint, Transaction};
 use blockmill_chaingen::builder::spend_any;
@@ -236,6 +236,22 @@ impl World {
     }
 }
 
+/// Compares the filters of all blocks with those of the node's index.
+fn compare_filters(world: &World) {
+    let mut command = blockmill();
+    command.args(["export", "filters", "--format", "jsonl", "--out", "-", "--data"]);
+    let filters = run(command.arg(&world.place.data)).ends_with(0).stdout;
+    assert_eq!(filters.lines().count(), world.node.height() + 1);
+    for line in filters.lines() {
+        let own: Value = serde_json::from_str(line).unwrap();
+        let node = world.node.call("getblockfilter", json!([own["block_hash"]]));
+        assert_eq!(
+            (&own["filter"], &own["filter_header"]),
+            (&node["filter"], &node["header"])
+        );
+    }
+}
+
 /// Runs a node and a follower. Skipped without a node.
 fn beside_a_node(prunes: bool, forgets: bool, seed: u64) {
     let Some(program) = std::env::var("BLOCKMILL_BITCOIND").ok().filter(|path| !path.is_empty()) else {
@@ -258,6 +274,9 @@ fn beside_a_node(prunes: bool, forgets: bool, seed: u64) {
     }
     world.settle();
     world.compare();
+    if !prunes {
+        compare_filters(&world);
+    }
     assert_eq!(stop(world.follower), Some(0));
     world.delays.sort_unstable();
     eprintln!(

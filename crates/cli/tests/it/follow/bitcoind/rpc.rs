@@ -37,6 +37,8 @@ fn spawn(program: &str, folder: &Path, port: u16, prunes: bool, now: u64) -> Run
     if prunes {
         // Files of 64 KiB, and calls that remove them.
         command.args(["-prune=1", "-fastprune"]);
+    } else {
+        command.arg("-blockfilterindex=1");
     }
     Running::of(command.stdout(Stdio::null()).stderr(Stdio::null()))
 }
