@@ -64,7 +64,7 @@ pub use scan::{Damage, DamageKind, Scan, ScanDepth, ScanProgress};
 pub use source::{BlockFiles, Skipped, XorKey, find_regular, open_regular, read_regular};
 pub use undo::{UndoCursor, UndoFile, undo_path};
 pub use watch::{Watch, Woken};
-pub use write::{BlockFileWriter, has_block_files, sync_appended};
+pub use write::{BlockFileWriter, has_block_files, has_blocks, sync_appended};
 
 /// Bytes of a record before the block: magic and length.
 pub const RECORD_HEAD: u64 = 8;

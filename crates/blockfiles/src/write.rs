@@ -31,29 +31,51 @@ fn file_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("blk{number:05}.dat"))
 }
 
-/// The number of the last file of a directory, and its path. None if there is no file. The first
-/// ones may have been removed.
-fn last_file(directory: &Path) -> Result<Option<(u32, PathBuf)>, FileError> {
+/// The numbers of a directory's files; none where there is no directory. The first ones may have
+/// been removed.
+fn file_numbers(directory: &Path) -> Result<Vec<u32>, FileError> {
     let entries = match std::fs::read_dir(directory) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(FileError::io(directory))?,
     };
-    let mut last = None;
+    let mut numbers = Vec::new();
     for entry in entries {
         let path = entry.map_err(FileError::io(directory))?.path();
         let number = block_file_number(&path).and_then(|number| u32::try_from(number).ok());
         // Others' names are not this writer's.
-        last = last.max(number.filter(|&number| file_path(directory, number) == path));
+        numbers.extend(number.filter(|&number| file_path(directory, number) == path));
     }
+    Ok(numbers)
+}
+
+/// The number of the last file of a directory, and its path. None if there is no file.
+fn last_file(directory: &Path) -> Result<Option<(u32, PathBuf)>, FileError> {
+    let last = file_numbers(directory)?.into_iter().max();
     Ok(last.map(|number| (number, file_path(directory, number))))
 }
 
-/// Whether a directory has a file of this writer.
+/// Whether a directory has block files, empty ones too.
 ///
 /// # Errors
 /// [`FileError::Io`].
 pub fn has_block_files(directory: &Path) -> Result<bool, FileError> {
-    Ok(last_file(directory)?.is_some())
+    Ok(!file_numbers(directory)?.is_empty())
+}
+
+/// Whether a directory has a block file that is not empty.
+///
+/// # Errors
+/// [`FileError::Io`].
+pub fn has_blocks(directory: &Path) -> Result<bool, FileError> {
+    for number in file_numbers(directory)? {
+        let path = file_path(directory, number);
+        match std::fs::metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Ok(metadata) if metadata.len() == 0 => {}
+            found => return found.map(|_| true).map_err(FileError::io(&path)),
+        }
+    }
+    Ok(false)
 }
 
 /// Makes durable what an earlier process appended to the files of `directory`: it may have been

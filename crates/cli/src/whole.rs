@@ -3,11 +3,10 @@
 use crate::advice::with_advice;
 use crate::log;
 use crate::output;
-use blockmill_blockfiles::Skipped;
+use blockmill_blockfiles::{Skipped, has_block_files};
 use blockmill_chain::{Leftover, NotWhole, RunOutcome, Wholeness};
 use serde_json::{Value, json};
 use std::io::ErrorKind;
-use std::path::Path;
 
 /// Reports why a chain is not whole. What was reported during the run is not said again: damage,
 /// and blocks that are rejected or unreadable.
@@ -71,7 +70,7 @@ fn of_leftover(first: &Leftover) -> Option<&'static str> {
         found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
     };
     // A node that prunes removes its oldest files first.
-    if is_missing("blk00000.dat") && has_block_files(folder) {
+    if is_missing("blk00000.dat") && has_block_files(folder).unwrap_or(false) {
         return Some(
             "the first block file is not there, as on a pruned node: load a snapshot of that node with `snapshot load \
              --headers`, and connect goes on above it; `export blocks --data` then takes --from",
@@ -85,17 +84,6 @@ fn of_leftover(first: &Leftover) -> Option<&'static str> {
         );
     }
     None
-}
-
-/// Whether a folder has block files under Core's names.
-fn has_block_files(folder: &Path) -> bool {
-    let Ok(entries) = folder.read_dir() else {
-        return false;
-    };
-    let is_block_file = |name: &str| name.starts_with("blk") && name.ends_with(".dat");
-    entries
-        .flatten()
-        .any(|entry| entry.file_name().to_str().is_some_and(is_block_file))
 }
 
 /// The reasons why a chain is not whole, as JSON.

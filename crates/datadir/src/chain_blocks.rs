@@ -38,23 +38,31 @@ impl DataDir {
         })?;
         let undo = open_undo(&self.file(UNDO_FILE))?;
         let mut found = FoundPositions::read(&self.file(POSITIONS_FILE))?;
-        search_own_blocks(self, &OWN_FOLDERS, magic, &mut found)?;
+        search_own_blocks(self, magic, &mut found)?;
         Ok(ChainBlocks::connected(index, tip_id, undo, &found))
     }
 }
 
-/// Searches folders of the directory's own blocks, too. Their positions are written when they are
-/// next imported.
+/// Searches the directory's own blocks, too. Their positions are written when they are next
+/// imported. What a writer removes meanwhile is passed over.
 pub(crate) fn search_own_blocks(
     directory: &DataDir,
-    folders: &[&str],
     magic: Magic,
     found: &mut FoundPositions,
 ) -> Result<(), OpenError> {
-    for name in folders {
+    for name in OWN_FOLDERS {
         let folder = directory.file(name);
-        if has_block_files(&folder)? {
-            search_folder(&folder, magic, found)?;
+        for last in [false, false, true] {
+            if !has_block_files(&folder)? {
+                break;
+            }
+            match search_folder(&folder, magic, found) {
+                Err(error) if error.is_gone() && !last => {}
+                searched => {
+                    searched?;
+                    break;
+                }
+            }
         }
     }
     Ok(())

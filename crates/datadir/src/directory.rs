@@ -3,8 +3,8 @@
 use crate::commit_mark::{Mark, MarkFile};
 use crate::error::{OpenError, Remedy, file_error};
 use crate::files::{
-    BLOCKS_FOLDER, COMMIT_FILE, FIRST_BLOCK_FILE, HEADERS_FILE, LOADING_FOLDER, LOCK_FILE, META_FILE, POSITIONS_FILE,
-    STORE_FOLDER, UNDO_FILE,
+    BLOCKS_FOLDER, COMMIT_FILE, HEADERS_FILE, LOADING_FOLDER, LOCK_FILE, META_FILE, POSITIONS_FILE, STORE_FOLDER,
+    UNDO_FILE,
 };
 use crate::headers_file::came_with_snapshot;
 use crate::lock::{self, lock_to_write};
@@ -13,7 +13,7 @@ use crate::meta::{ChainId, Meta, SnapshotMark, read_meta, remedy, write_meta};
 use crate::own_blocks::OWN_FOLDERS;
 use crate::writer::Writer;
 use blockmill_blockfiles::disk::{Disk, SystemDisk};
-use blockmill_blockfiles::{FileError, is_there, sync_appended};
+use blockmill_blockfiles::{FileError, has_blocks, is_there, sync_appended};
 use blockmill_chain::report::events::Older;
 use blockmill_coins::{LastCommit, Tip};
 use std::fs::File;
@@ -261,8 +261,12 @@ impl DataDir {
 /// Whether a directory has no block and no coin: none was connected or submitted, and no snapshot
 /// loaded. What cannot be looked at may have some.
 fn is_unused(path: &Path, meta: &Meta) -> Result<bool, FileError> {
-    let first_block_file = Path::new(BLOCKS_FOLDER).join(FIRST_BLOCK_FILE);
-    for name in [Path::new(HEADERS_FILE), Path::new(UNDO_FILE), &first_block_file] {
+    for name in OWN_FOLDERS {
+        if has_blocks(&path.join(name))? {
+            return Ok(false);
+        }
+    }
+    for name in [HEADERS_FILE, UNDO_FILE] {
         let path = path.join(name);
         let length = match std::fs::metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => 0,
@@ -378,7 +382,7 @@ mod tests {
         assert_eq!(DataDir::open(&path, None).unwrap().chain_id().network, Network::Signet);
         drop(DataDir::open(&path, Some(&chain_id(Network::Regtest))).unwrap());
         std::fs::create_dir(path.join(BLOCKS_FOLDER)).unwrap();
-        let submitted = Path::new(BLOCKS_FOLDER).join(FIRST_BLOCK_FILE);
+        let submitted = Path::new(BLOCKS_FOLDER).join("blk00000.dat");
         for file in [Path::new(HEADERS_FILE), Path::new(UNDO_FILE), &submitted] {
             let file = path.join(file);
             std::fs::write(&file, [7]).unwrap();

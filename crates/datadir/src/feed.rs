@@ -6,7 +6,7 @@
 //! block. If that is no longer on the chain, the feed gives the blocks from the cursor down to the
 //! fork, so that they can be undone, and then those of the chain. Headers and undo data of
 //! disconnected blocks stay in the directory, and the engine keeps the blocks themselves until
-//! there are a thousand above them: so long any block that was durable is a cursor.
+//! there are a thousand above them. A block that was durable is a cursor until then.
 //!
 //! - [`request`]: what a consumer asks for at a socket.
 
@@ -15,7 +15,7 @@ pub mod request;
 use crate::chain_blocks::{open_undo, read_headers_from, search_own_blocks};
 use crate::commit_mark::{Mark, MarkReader};
 use crate::error::{OpenError, Remedy};
-use crate::files::{BLOCKS_FOLDER, COMMIT_FILE, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
+use crate::files::{COMMIT_FILE, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
 use crate::utxo_set::Reach;
 use crate::{DataDir, Status};
 use blockmill_block::BlockHash;
@@ -151,7 +151,8 @@ struct FeedChain {
     /// Bytes of the headers that were read.
     headers_at: u64,
     positions: PositionsReader,
-    submitted: FoundPositions,
+    /// Where the directory's own blocks are.
+    own: FoundPositions,
     mark_reader: MarkReader,
     /// What the mark of the last commit was at the last look.
     mark: Mark,
@@ -167,7 +168,7 @@ impl FeedChain {
             tip,
             headers_at: 0,
             positions: PositionsReader::new(directory.file(POSITIONS_FILE)),
-            submitted: FoundPositions::default(),
+            own: FoundPositions::default(),
             mark_reader: MarkReader::new(directory.file(COMMIT_FILE)),
             mark: Mark::None,
         })
@@ -199,19 +200,14 @@ impl FeedChain {
         let blocks = &self.blocks;
         self.positions.forget_known(|hash| blocks.is_known(hash));
         let magic = self.blocks.params().magic();
-        search_own_blocks(&directory, &[BLOCKS_FOLDER], magic, &mut self.submitted)?;
-        self.blocks.find_blocks(&self.submitted);
+        search_own_blocks(&directory, magic, &mut self.own)?;
+        self.blocks.find_blocks(&self.own);
         (self.headers_at, self.tip, self.mark) = (end, tip, mark);
         Ok(())
     }
 
     fn read(&self, height: u32) -> Result<FeedBlock, FeedError> {
-        let block = self.blocks.read(height).or_else(|error| {
-            // A node may have forgotten it, and then the directory has kept it.
-            let hash = self.blocks.hash(height)?;
-            let kept = self.branch(&Tip { hash, height })?;
-            kept.read(height).map_err(|_| FeedError::from(error))
-        })?;
+        let block = self.blocks.read(height)?;
         Ok(FeedBlock {
             is_connected: true,
             block,
@@ -348,15 +344,13 @@ impl Feed {
             Some(branch) => branch,
             None => chain.branch(&self.cursor)?,
         };
+        let path = chain.path.clone();
+        drop(chain);
         let height = self.cursor.height;
         let block = branch.read(height).map_err(|error| match error {
-            BlockReadError::InNoFile { hash, .. } => FeedError::KeptNoLonger {
-                hash,
-                path: chain.path.clone(),
-            },
+            BlockReadError::InNoFile { hash, .. } => FeedError::KeptNoLonger { hash, path },
             error => error.into(),
         })?;
-        drop(chain);
         let block = FeedBlock {
             is_connected: false,
             block,

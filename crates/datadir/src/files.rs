@@ -24,9 +24,6 @@ pub const BLOCKS_FOLDER: &str = "blocks";
 /// The folder of the last blocks, and of those that left the chain.
 pub const KEPT_FOLDER: &str = "kept";
 
-/// The first file of submitted blocks.
-pub const FIRST_BLOCK_FILE: &str = "blk00000.dat";
-
 /// The folder of the store of the coins.
 pub const STORE_FOLDER: &str = "coins.log";
 

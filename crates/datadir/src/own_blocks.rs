@@ -5,8 +5,8 @@ use blockmill_block::{Block, Magic};
 use blockmill_blockfiles::disk::Disk;
 use blockmill_blockfiles::{BlockFileWriter, FileError, Position};
 use blockmill_chain::files::SharedFiles;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 /// The folders of such blocks.
 pub(crate) const OWN_FOLDERS: [&str; 2] = [BLOCKS_FOLDER, KEPT_FOLDER];
@@ -20,6 +20,8 @@ pub(crate) struct OwnBlocks {
     file_size: Option<u64>,
     /// None until a block comes.
     writer: Option<BlockFileWriter>,
+    /// The folder without links, once it is there: so lists of files have it.
+    real_folder: OnceLock<PathBuf>,
 }
 
 impl OwnBlocks {
@@ -30,7 +32,21 @@ impl OwnBlocks {
             magic,
             file_size,
             writer: None,
+            real_folder: OnceLock::new(),
         }
+    }
+
+    /// Whether a file of a list is in the folder.
+    pub(crate) fn has(&self, file: &Path) -> bool {
+        let real = match self.real_folder.get() {
+            Some(real) => real,
+            None => match std::fs::canonicalize(&self.folder) {
+                Ok(real) => self.real_folder.get_or_init(|| real),
+                // Nothing is in a folder that is not there.
+                Err(_) => return false,
+            },
+        };
+        file.parent() == Some(real)
     }
 
     /// Appends a block after the last whole record, and adds its file to `files`.

@@ -117,16 +117,14 @@ impl DataState {
         Ok(folders)
     }
 
-    /// Whether a file is one of the directory's own blocks.
+    /// Whether a file of the engine's list has blocks of the directory's own.
     pub fn is_own(&self, file: &Path) -> bool {
-        OWN_FOLDERS
-            .iter()
-            .any(|name| file.starts_with(self.directory.file(name)))
+        self.submitted.has(file) || self.kept.has(file)
     }
 
-    /// Whether a file is one of kept blocks.
+    /// Whether a file of the engine's list has kept blocks.
     pub fn is_kept(&self, file: &Path) -> bool {
-        file.starts_with(self.directory.file(KEPT_FOLDER))
+        self.kept.has(file)
     }
 
     /// Appends a submitted block, and adds its file to `files`.

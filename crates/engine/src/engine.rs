@@ -29,7 +29,7 @@ pub use submit::{Submission, Verdict};
 use crate::pipeline::connect::{self, BranchEnd};
 use crate::pipeline::disconnect::disconnect_tip;
 use crate::pipeline::error::ConnectError;
-use crate::pipeline::keep::keep_last;
+use crate::pipeline::keep::Keeper;
 use crate::pipeline::load::Content;
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::connect_report::{ConnectReport, Halt};
@@ -55,8 +55,6 @@ pub struct Engine<V: ScriptVerifier + 'static> {
     chain: ChainState,
     data: DataState,
     telemetry: Telemetry,
-    /// Whether each run keeps the last blocks in the data directory.
-    keeps_last: bool,
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
@@ -80,7 +78,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         observer: &mut dyn Observer,
         figures: &mut dyn FiguresObserver,
     ) -> Result<ConnectReport, ConnectError> {
-        self.connect_some(sources, Which::All, observer, figures)
+        self.connect_some(sources, Which::All, None, observer, figures)
     }
 
     /// As [`connect`](Self::connect), for files that were given before: those are searched that
@@ -94,13 +92,15 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         observer: &mut dyn Observer,
         figures: &mut dyn FiguresObserver,
     ) -> Result<ConnectReport, ConnectError> {
-        self.connect_some(sources, Which::Changed, observer, figures)
+        self.connect_some(sources, Which::Changed, None, observer, figures)
     }
 
+    /// Imports and connects, and has the last blocks kept, if there is a keeper.
     fn connect_some(
         &mut self,
         sources: &[PathBuf],
         which: Which,
+        mut keeper: Option<&mut Keeper>,
         observer: &mut dyn Observer,
         figures: &mut dyn FiguresObserver,
     ) -> Result<ConnectReport, ConnectError> {
@@ -109,7 +109,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let cache = self.coins().counters();
         let totals_before = self.telemetry.begin_run(cache);
         self.data.report_problems(start_height, observer);
-        let keeps_last = self.keeps_last;
         let (pipeline, mut run) = self.parts(observer, figures);
         if which == Which::All {
             run.chain.forget_failures();
@@ -121,10 +120,19 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             (findings, halt) = import_and_connect(pipeline, &mut run, sources, Which::All, &mut own)?;
         }
         findings.merge(own);
-        if keeps_last {
-            keep_last(pipeline, &mut run)?;
+        if let Some(keeper) = keeper.as_mut()
+            && halt == Halt::Finished
+        {
+            // What took long is durable first.
+            if run.chain.height().abs_diff(start_height) > 1 {
+                pipeline.flush(&mut run)?;
+            }
+            keeper.keep_last(pipeline, &mut run)?;
         }
         pipeline.flush(&mut run)?;
+        if let Some(keeper) = keeper {
+            keeper.remove_old(&run)?;
+        }
         run.reporter.report_pending();
         let cache = self.coins().counters();
         let figures = self.telemetry.end_run(&totals_before, cache);

@@ -111,14 +111,14 @@ impl Writer {
         }
     }
 
-    /// Completes the table. Returns its length, where it has one.
-    pub(crate) fn complete(self) -> Result<Option<u64>, Failure> {
+    /// Ends the table, which has no name yet.
+    pub(crate) fn end(self) -> Result<Target, Failure> {
         match self {
-            Self::Lines(target) => target.complete(),
+            Self::Lines(target) => Ok(target),
             #[cfg(feature = "tables")]
-            Self::Parquet(writer) => writer.complete(),
+            Self::Parquet(writer) => writer.end(),
             #[cfg(feature = "tables")]
-            Self::Sqlite(writer) => Ok(Some(writer.complete()?)),
+            Self::Sqlite(writer) => Ok(Target::File(writer.end()?)),
         }
     }
 }

@@ -90,9 +90,9 @@ impl ParquetWriter {
         Ok(())
     }
 
-    /// Writes the end of the file, and completes it. Returns its length, where it has one.
-    pub(crate) fn complete(self) -> Result<Option<u64>, Failure> {
-        self.file.into_inner()?.complete()
+    /// Writes the end of the file, which has no name yet.
+    pub(crate) fn end(self) -> Result<Target, Failure> {
+        Ok(self.file.into_inner()?)
     }
 }
 
@@ -117,5 +117,5 @@ pub(crate) fn write_parquet<S: Rows<Row: Columns>>(
         encoder.encode(&batch.map_err(ParquetError::from)?)
     };
     let rows = rows.run(meter, &encode, &mut |columns| writer.add(columns))?;
-    Ok((rows, writer.complete()?))
+    Ok((rows, writer.end()?.complete()?))
 }

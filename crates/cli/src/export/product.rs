@@ -11,7 +11,7 @@ pub(crate) mod spenders;
 pub(crate) mod transactions;
 
 use crate::export::batch::{Batch, Table, Time};
-use blockmill_block::{BlockHash, Network, hex};
+use blockmill_block::{BlockHash, Network};
 use blockmill_chain::{SpendingBlock, SpendingTransaction};
 
 /// What rows say of their block.
@@ -57,8 +57,3 @@ pub(crate) trait Product: Send + Sync {
 
 /// Completes the rows of the next blocks.
 pub(crate) type Complete = Box<dyn FnMut(&mut Batch)>;
-
-/// Bytes in hex.
-fn hex_of(bytes: &[u8]) -> String {
-    hex::encode(bytes)
-}

@@ -50,12 +50,12 @@ impl TableWriter {
         Ok(outcome?)
     }
 
-    /// Makes the index, and completes the file. Returns its length.
-    pub(crate) fn complete(self) -> Result<u64, Failure> {
+    /// Makes the index, and closes the file, which has no name yet.
+    pub(crate) fn end(self) -> Result<NewFile, Failure> {
         // To index all rows at the end takes less time than to index each as it is written.
         self.connection.execute_batch(&format!("COMMIT; {}", self.index))?;
         self.connection.close().map_err(|(_, error)| error)?;
-        Ok(self.file.complete()?)
+        Ok(self.file)
     }
 }
 

@@ -74,33 +74,33 @@ pub(crate) struct TransactionFields {
 
 /// An input, and the coin that it spends.
 #[derive(Debug, Serialize)]
-struct InputRow {
+pub(crate) struct InputRow {
     /// What a coinbase's input has for an outpoint names nothing.
-    txid: Option<String>,
-    vout: Option<u32>,
-    script_sig: String,
-    witness: Vec<String>,
-    sequence: u32,
+    pub(crate) txid: Option<String>,
+    pub(crate) vout: Option<u32>,
+    pub(crate) script_sig: String,
+    pub(crate) witness: Vec<String>,
+    pub(crate) sequence: u32,
     /// None where undo data of an old version of Core does not tell; and so with the next.
-    height: Option<u32>,
-    coinbase: Option<bool>,
-    value: Option<i64>,
-    script: Option<String>,
-    script_type: Option<&'static str>,
-    address: Option<String>,
+    pub(crate) height: Option<u32>,
+    pub(crate) coinbase: Option<bool>,
+    pub(crate) value: Option<i64>,
+    pub(crate) script: Option<String>,
+    pub(crate) script_type: Option<&'static str>,
+    pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct OutputRow {
-    vout: u32,
-    value: i64,
-    script: String,
-    script_type: &'static str,
-    address: Option<String>,
+pub(crate) struct OutputRow {
+    pub(crate) vout: u32,
+    pub(crate) value: i64,
+    pub(crate) script: String,
+    pub(crate) script_type: &'static str,
+    pub(crate) address: Option<String>,
 }
 
 impl InputRow {
-    fn new(input: &Input<'_>, coin: Option<CoinRef<'_>>, network: Network) -> Self {
+    pub(crate) fn new(input: &Input<'_>, coin: Option<CoinRef<'_>>, network: Network) -> Self {
         let outpoint = input.previous_output();
         // Undo data of an old Core has height 0 where it does not know.
         let dated = coin.filter(|coin| coin.height > 0);
@@ -121,7 +121,7 @@ impl InputRow {
 }
 
 impl OutputRow {
-    fn new(vout: u32, output: &Output<'_>, network: Network) -> Self {
+    pub(crate) fn new(vout: u32, output: &Output<'_>, network: Network) -> Self {
         let script = output.script_pubkey();
         Self {
             vout,

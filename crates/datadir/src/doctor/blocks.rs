@@ -12,11 +12,10 @@ use blockmill_rules::block::check_commitments;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The folders, and what helps where a block is damaged. Kept blocks are of use alone in a
-/// reorganisation, and others come.
+/// The folders, and what helps where a block is damaged.
 const PARTS: [(&str, &str, Remedy); 2] = [
     (BLOCKS_FOLDER, "blocks/", Remedy::SubmitAgain),
-    (KEPT_FOLDER, "kept/", Remedy::RemoveFile),
+    (KEPT_FOLDER, "kept/", Remedy::RemoveKept),
 ];
 
 /// Reads the blocks that were submitted, and those that are kept for a while.
@@ -71,7 +70,11 @@ struct Seen {
 fn look(folder: &Path, params: &Params, stop: &AtomicBool, seen: &mut Seen) -> Result<(), FileError> {
     let mut files = BlockFiles::new();
     for file in files.add(folder)? {
-        let scan = files.scan(file, params.magic())?;
+        let scan = match files.scan(file, params.magic()) {
+            // A writer has removed it.
+            Err(error) if error.is_gone() => continue,
+            scan => scan?,
+        };
         for damage in &scan.damages {
             if damage.is_unfinished_write() {
                 seen.unfinished += 1;

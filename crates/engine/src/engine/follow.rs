@@ -2,9 +2,11 @@
 
 use crate::engine::Engine;
 use crate::pipeline::error::ConnectError;
+use crate::pipeline::keep::Keeper;
 use crate::report::connect_report::{ConnectReport, Halt};
 use crate::report::figures::FiguresObserver;
 use blockmill_blockfiles::{FileError, Watch, Woken};
+use blockmill_chain::import::Which;
 use blockmill_chain::report::events::Event;
 use blockmill_chain::report::observer::{BlockChange, Observer, Progress};
 use blockmill_rules::ScriptVerifier;
@@ -110,21 +112,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         observer: &mut dyn Observer,
         figures: &mut dyn FiguresObserver,
     ) -> Result<ConnectReport, ConnectError> {
-        self.keeps_last = true;
-        let report = self.follow_on(sources, observer, figures);
-        self.keeps_last = false;
-        report
-    }
-
-    fn follow_on(
-        &mut self,
-        sources: &[PathBuf],
-        observer: &mut dyn Observer,
-        figures: &mut dyn FiguresObserver,
-    ) -> Result<ConnectReport, ConnectError> {
+        let mut keeper = Keeper::default();
         // Before the first look, so that no change is missed.
         let mut watch = Watch::new(sources);
-        let first = self.connect_with_figures(sources, observer, figures)?;
+        let first = self.connect_some(sources, Which::All, Some(&mut keeper), observer, figures)?;
         figures.ended(&first);
         if first.halt != Halt::Finished {
             return Ok(first);
@@ -145,11 +136,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 said: &mut said,
                 is_quiet: woken == Woken::Look,
             };
-            let looked = if is_retry {
-                self.connect_with_figures(sources, &mut listener, figures)
-            } else {
-                self.update(sources, &mut listener, figures)
-            };
+            let which = if is_retry { Which::All } else { Which::Changed };
+            let looked = self.connect_some(sources, which, Some(&mut keeper), &mut listener, figures);
             match looked {
                 Ok(report) => {
                     said.error = None;
@@ -177,6 +165,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// Whether a file is one of the data directory.
     fn is_own(&self, error: &FileError) -> bool {
-        error.path().starts_with(self.directory().path())
+        let directory = self.directory().path();
+        // Lists of files have paths without links.
+        let real = std::fs::canonicalize(directory);
+        error.path().starts_with(directory) || real.is_ok_and(|real| error.path().starts_with(real))
     }
 }

@@ -171,7 +171,6 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
             chain,
             data,
             telemetry: Telemetry::new(trace),
-            keeps_last: false,
         };
         engine.import_own()?;
         Ok(engine)

@@ -1,6 +1,6 @@
 //! `blockmill export blocks`.
 
-use super::pass::{self, Pass};
+use super::pass::{self, OfRun, Pass, ROWS_BYTES};
 use crate::arguments::export::{ExportBlocksArguments, NestedFormat};
 #[cfg(feature = "tables")]
 use crate::export::parquet::write_parquet;
@@ -11,9 +11,6 @@ use crate::export::transaction_row::{BlockRow, TransactionFields, TransactionRow
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
 use std::ops::RangeInclusive;
-
-/// Memory in bytes of the rows that are converted together, about. Those of a usual run take less.
-const ROWS_BYTES: usize = 24 << 20;
 
 /// What the ending of a name says of the format.
 const ENDINGS: &[(&str, NestedFormat)] = &[
@@ -28,11 +25,7 @@ struct Transactions<'a>(&'a Pass<'a>);
 impl Transactions<'_> {
     /// Converts the rows of some blocks: all together, unless they take too much memory. Returns
     /// their number, too.
-    fn pieces<T>(
-        &self,
-        heights: RangeInclusive<u32>,
-        convert: Convert<'_, TransactionRow, T>,
-    ) -> pass::Converted<Vec<T>> {
+    fn pieces<T>(&self, heights: RangeInclusive<u32>, convert: Convert<'_, TransactionRow, T>) -> OfRun<Vec<T>> {
         let Self(pass) = self;
         let (mut pieces, mut rows) = (Vec::new(), Vec::new());
         let (mut count, mut memory) = (0, 0);

@@ -230,7 +230,7 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
     };
     let (encoder, mut writer) = flat::open(&TABLE, format, out, arguments.force)?;
     let rows = coins.run(&mut meter, &|rows| encoder.encode(rows), &mut |piece| writer.add(piece))?;
-    let bytes = writer.complete()?;
+    let bytes = writer.end()?.complete()?;
     drop(meter);
     let what = output::counted(rows, "coin");
     say_written(&what, json!({"coins": rows}), bytes, out)?;

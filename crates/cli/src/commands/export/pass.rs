@@ -15,7 +15,7 @@ use serde_json::json;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of the blocks whose rows are made by a thread at a time, and are a row group of a Parquet
 /// file where they fit into memory.
@@ -30,15 +30,24 @@ pub(super) struct Pass<'a> {
     stop: Arc<AtomicBool>,
     /// Whether the export begins anew where blocks hide others, of which no search knew.
     begins_anew: bool,
-    /// Whether blocks hide others, once all were read.
-    hidden: OnceLock<Wholeness>,
+    /// What was found hidden among the blocks that were read.
+    hidden: Mutex<Wholeness>,
 }
 
 /// The tables that a pass has written.
-pub(super) type Tables = Result<Vec<Written>, Failure>;
+pub(super) type AllWritten = Result<Vec<Written>, Failure>;
 
-/// What a thread has made of some blocks, and of how many transactions.
-pub(super) type Converted<T> = Result<(T, u64), Failure>;
+/// What a thread has made of a run of blocks, and of how many transactions.
+pub(super) type OfRun<T> = Result<(T, u64), Failure>;
+
+/// Memory in bytes of the rows that a thread converts together, about. Those of a usual run take
+/// less.
+pub(super) const ROWS_BYTES: usize = 24 << 20;
+
+/// Nothing panics while it is held.
+fn lock(hidden: &Mutex<Wholeness>) -> MutexGuard<'_, Wholeness> {
+    hidden.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Pass<'_> {
     /// Ends the command if it is to stop.
@@ -55,7 +64,7 @@ impl Pass<'_> {
         &self,
         heights: RangeInclusive<u32>,
         meter: &mut EngineMeter,
-        convert: &(dyn Fn(RangeInclusive<u32>) -> Converted<T> + Sync),
+        convert: &(dyn Fn(RangeInclusive<u32>) -> OfRun<T> + Sync),
         take: &mut dyn FnMut(T) -> Result<(), Failure>,
     ) -> Result<u64, Failure> {
         let (first, last) = heights.clone().into_inner();
@@ -80,7 +89,7 @@ impl Pass<'_> {
             if self.begins_anew && !hidden.is_whole() {
                 return Err(Failure::Hidden(hidden));
             }
-            let _ = self.hidden.set(hidden);
+            lock(&self.hidden).join(hidden);
         }
         done?;
         Ok(transactions)
@@ -122,13 +131,13 @@ fn open(
 /// Has `export` go over the blocks that the arguments name. Returns the exit status.
 pub(super) fn run(
     arguments: &PassArguments,
-    export: &dyn Fn(&Pass<'_>, &mut EngineMeter) -> Tables,
+    export: &dyn Fn(&Pass<'_>, &mut EngineMeter) -> AllWritten,
 ) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
     let (mut blocks, network) = open(arguments, &stop, &mut meter)?;
     loop {
-        let mut pass = pass(arguments, blocks, network, &stop)?;
+        let pass = pass(arguments, blocks, network, &stop)?;
         match export(&pass, &mut meter) {
             // What was written has no name yet. The chain goes on with the hidden blocks.
             Err(Failure::Hidden(_)) => {
@@ -137,7 +146,7 @@ pub(super) fn run(
             }
             Ok(written) => {
                 drop(meter);
-                let hidden = pass.hidden.take().unwrap_or_default();
+                let hidden = std::mem::take(&mut *lock(&pass.hidden));
                 return say(arguments, &pass, &written, hidden);
             }
             Err(failure) => return Err(failure),
@@ -172,7 +181,7 @@ fn pass<'a>(
         stop: Arc::clone(stop),
         // What standard output has got is not taken back.
         begins_anew: arguments.data.is_none() && !is_standard(&arguments.out),
-        hidden: OnceLock::new(),
+        hidden: Mutex::default(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! `blockmill export transactions`, and the other flat tables of a pass over blocks.
 
-use super::pass::{self, Converted, Pass};
+use super::pass::{self, AllWritten, OfRun, Pass, ROWS_BYTES};
 use crate::arguments::export::{ExportTablesArguments, ProductKind, TableFormat};
 use crate::arguments::is_standard;
 use crate::export::batch::Batch;
@@ -13,15 +13,11 @@ use crate::export::product::spenders::Spenders;
 use crate::export::product::transactions::Transactions;
 use crate::export::product::{Complete, OfBlock, Product};
 use crate::export::table::Written;
-use crate::export::target::format_of;
+use crate::export::target::{Target, format_of};
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-
-/// Memory in bytes of the rows of all tables that are converted together, about. Those of a usual
-/// run take less.
-const ROWS_BYTES: usize = 24 << 20;
 
 fn product(kind: ProductKind) -> Box<dyn Product> {
     match kind {
@@ -80,7 +76,7 @@ struct Tables<'a> {
 }
 
 /// Makes the rows of some blocks. Those that are not written are only those of tables in order.
-fn pieces(pass: &Pass<'_>, makers: &[Maker], heights: RangeInclusive<u32>, is_written: bool) -> Converted<Pieces> {
+fn pieces(pass: &Pass<'_>, makers: &[Maker], heights: RangeInclusive<u32>, is_written: bool) -> OfRun<Pieces> {
     let mut pieces = Vec::new();
     let mut tables: Vec<_> = makers.iter().map(|maker| (maker, maker.empty())).enumerate().collect();
     tables.retain(|(_, (maker, _))| is_written || maker.product.is_in_order());
@@ -151,27 +147,32 @@ impl Tables<'_> {
         self.run(heights, true, meter)
     }
 
-    fn complete(self) -> Result<Vec<Written>, Failure> {
-        let tables = self.makers.iter().zip(self.takers);
-        let complete = |(maker, taker): (&Maker, Taker)| {
+    /// Ends all tables before the first one gets its name.
+    fn complete(self) -> AllWritten {
+        let mut ended = Vec::new();
+        for (maker, taker) in self.makers.iter().zip(self.takers) {
+            ended.push((maker.product.table().row, taker.rows, taker.out, taker.writer.end()?));
+        }
+        let complete = |(row, rows, out, target): (_, _, _, Target)| {
             Ok(Written {
-                row: maker.product.table().row,
-                rows: taker.rows,
-                bytes: taker.writer.complete()?,
-                out: taker.out,
+                row,
+                rows,
+                out,
+                bytes: target.complete()?,
             })
         };
-        tables.map(complete).collect()
+        ended.into_iter().map(complete).collect()
     }
 }
 
 pub(crate) fn run(kind: ProductKind, arguments: &ExportTablesArguments) -> Result<u8, Failure> {
     let (out, force) = (&arguments.pass.out, arguments.pass.force);
     let files = files(kind, arguments)?;
+    if !arguments.and.is_empty() {
+        let usage = |error| Failure::Usage(format!("--out {}: {error}", out.display()));
+        std::fs::create_dir_all(out).map_err(usage)?;
+    }
     pass::run(&arguments.pass, &|pass, meter| {
-        if !arguments.and.is_empty() {
-            std::fs::create_dir_all(out).map_err(Failure::file(out))?;
-        }
         let mut tables = Tables {
             pass,
             makers: Vec::new(),

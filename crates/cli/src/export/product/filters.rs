@@ -1,9 +1,10 @@
 //! The basic filter of each block (BIP 158), as Core's `getblockfilter` gives it.
 
-use super::{Complete, OfBlock, Product, hex_of};
+use super::{Complete, OfBlock, Product};
 use crate::export::batch::{Batch, Row, Table, Time, row};
 use bitcoin::bip158::{FilterHash, FilterHeader, GcsFilterWriter};
 use bitcoin::hashes::{Hash, sha256d};
+use blockmill_block::hex;
 use blockmill_chain::SpendingBlock;
 
 /// The parameters of a basic filter: the inverse of its rate of false positives, and the bits of a
@@ -72,7 +73,7 @@ impl Product for Filters {
             block_time: of.time,
             filter_hash: FilterHash::from_raw_hash(sha256d::Hash::hash(&filter)).to_string(),
             filter_header: String::new(),
-            filter: hex_of(&filter),
+            filter: hex::encode(&filter),
         });
     }
 

@@ -1,8 +1,8 @@
 //! A row for each input, with the coin that it spends.
 
-use super::{OfBlock, Product, hex_of};
+use super::{OfBlock, Product};
 use crate::export::batch::{Batch, Row, Table, Time, row};
-use crate::script_pubkey::{ScriptKind, address};
+use crate::export::transaction_row;
 use blockmill_chain::SpendingTransaction;
 
 row! {
@@ -48,26 +48,23 @@ impl Product for Inputs {
     fn add_transaction(&self, of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
         let spending_txid = spending.transaction.txid().to_string();
         for (number, (input, coin)) in (0..).zip(spending.inputs()) {
-            let outpoint = input.previous_output();
-            // Undo data of an old Core has height 0 where it does not know.
-            let dated = coin.filter(|coin| coin.height > 0);
-            let witness: Vec<String> = input.witness().iter().map(hex_of).collect();
+            let input = transaction_row::InputRow::new(&input, coin, of.network);
             rows.push(InputRow {
                 height: of.height,
                 block_time: of.time,
                 spending_txid: spending_txid.clone(),
                 input: number,
-                txid: coin.map(|_| outpoint.txid.to_string()),
-                vout: coin.map(|_| outpoint.vout),
-                script_sig: hex_of(input.script_sig()),
-                witness: witness.join(" "),
-                sequence: input.sequence(),
-                coin_height: dated.map(|coin| coin.height),
-                coinbase: dated.map(|coin| coin.is_coinbase),
-                value: coin.map(|coin| coin.value),
-                script: coin.map(|coin| hex_of(coin.script_pubkey)),
-                script_type: coin.map(|coin| ScriptKind::of(coin.script_pubkey).word()),
-                address: coin.and_then(|coin| address(coin.script_pubkey, of.network)),
+                txid: input.txid,
+                vout: input.vout,
+                script_sig: input.script_sig,
+                witness: input.witness.join(" "),
+                sequence: input.sequence,
+                coin_height: input.height,
+                coinbase: input.coinbase,
+                value: input.value,
+                script: input.script,
+                script_type: input.script_type,
+                address: input.address,
             });
         }
     }

@@ -1,8 +1,8 @@
 //! A row for each output.
 
-use super::{OfBlock, Product, hex_of};
+use super::{OfBlock, Product};
 use crate::export::batch::{Batch, Row, Table, Time, row};
-use crate::script_pubkey::{ScriptKind, address};
+use crate::export::transaction_row;
 use blockmill_chain::SpendingTransaction;
 
 row! {
@@ -39,17 +39,17 @@ impl Product for Outputs {
         let transaction = &spending.transaction;
         let txid = transaction.txid().to_string();
         for (vout, output) in (0..).zip(transaction.outputs()) {
-            let script = output.script_pubkey();
+            let output = transaction_row::OutputRow::new(vout, &output, of.network);
             rows.push(OutputRow {
                 height: of.height,
                 block_time: of.time,
                 txid: txid.clone(),
                 vout,
                 coinbase: transaction.is_coinbase(),
-                value: output.value(),
-                script: hex_of(script),
-                script_type: ScriptKind::of(script).word(),
-                address: address(script, of.network),
+                value: output.value,
+                script: output.script,
+                script_type: output.script_type,
+                address: output.address,
             });
         }
     }

@@ -110,6 +110,24 @@ fn blocks_inside_the_last_record() {
         std::fs::read(&out).unwrap()
     };
     let rows = exported(&folder);
+    // Also where a table goes over the blocks below the first one before.
+    let filters = |from: &str, out: &str| {
+        let mut export = blockmill();
+        export.args([
+            "export",
+            "filters",
+            "--network",
+            "regtest",
+            "--format",
+            "csv",
+            "--force",
+        ]);
+        run(export.args(["--from", from, "--out", out, "--blocks"]).arg(&folder))
+    };
+    assert_eq!(filters("50", "-").status, 3);
+    let out = scratch.join("filters.csv");
+    filters("100", out.to_str().unwrap()).ends_with(0);
+    assert_eq!(std::fs::read_to_string(out).unwrap().lines().count(), 42);
     let snapshot = scratch.join("utxo.dat");
     let mut dump = blockmill();
     dump.args(["snapshot", "dump", "--data"]);
