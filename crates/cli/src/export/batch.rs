@@ -117,15 +117,15 @@ pub(crate) trait Value {
 
 /// What may be missing.
 pub(crate) trait Plain: Value + Sized {
-    fn push_plain(value: Option<Self>, values: &mut Values);
+    fn push_plain(given: Option<Self>, values: &mut Values);
 }
 
 macro_rules! plain {
-    ($($type:ty => $kind:ident, $value:ident => $plain:expr;)*) => {$(
+    ($($type:ty => $kind:ident, $given:ident => $plain:expr;)*) => {$(
         impl Plain for $type {
-            fn push_plain(value: Option<Self>, values: &mut Values) {
+            fn push_plain(given: Option<Self>, values: &mut Values) {
                 if let Values::$kind(values) = values {
-                    values.push(value.map(|$value| $plain));
+                    values.push(given.map(|$given| $plain));
                 }
             }
         }
@@ -149,9 +149,9 @@ plain! {
 }
 
 impl Plain for &str {
-    fn push_plain(value: Option<Self>, values: &mut Values) {
+    fn push_plain(given: Option<Self>, values: &mut Values) {
         if let Values::Text(texts) = values {
-            texts.push(value);
+            texts.push(given);
         }
     }
 }
@@ -165,8 +165,8 @@ impl Value for &str {
 }
 
 impl Plain for String {
-    fn push_plain(value: Option<Self>, values: &mut Values) {
-        <&str>::push_plain(value.as_deref(), values);
+    fn push_plain(given: Option<Self>, values: &mut Values) {
+        <&str>::push_plain(given.as_deref(), values);
     }
 }
 
