@@ -10,7 +10,7 @@ use blockmill_chaingen::bitcoin::consensus::encode::serialize_hex;
 use blockmill_chaingen::bitcoin::{OutPoint, Transaction};
 use blockmill_chaingen::builder::spend_any;
 use blockmill_datadir::{Reach, Status};
-use rpc::Bitcoind;
+use rpc::{Bitcoind, NodeKind};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::PathBuf;
@@ -53,8 +53,6 @@ struct World {
     consumer: Consumer,
     events: Events,
     random: Rng,
-    /// Whether a node that is killed forgets blocks, and writes others over them.
-    forgets: bool,
     /// Blocks that the node has mined.
     mined: usize,
     /// From the node's answer until the consumer had the block.
@@ -69,8 +67,8 @@ struct World {
 }
 
 impl World {
-    fn new(scratch: &Scratch, program: &str, prunes: bool, seed: u64) -> Self {
-        let node = Bitcoind::start(program, &scratch.folder("node"), prunes);
+    fn new(scratch: &Scratch, program: &str, kind: NodeKind, seed: u64) -> Self {
+        let node = Bitcoind::start(program, &scratch.folder("node"), kind);
         node.call("generatetodescriptor", json!([FIRST, ANYBODY]));
         let place = Place {
             blocks: node.blocks(),
@@ -86,7 +84,6 @@ impl World {
             consumer: Consumer::default(),
             events,
             random: Rng::new(seed),
-            forgets: false,
             mined: 0,
             delays: Vec::new(),
             ours_killed: 0,
@@ -169,10 +166,11 @@ impl World {
             self.kill_follower();
         }
         // What it forgets is most of what there is to be seen.
-        let kinds = if self.forgets { 8 } else { 40 };
+        let forgets = self.node.kind == NodeKind::Forgetting;
+        let kinds = if forgets { 8 } else { 40 };
         match self.random.below(kinds) {
             0 => {
-                if !self.forgets {
+                if !forgets {
                     // To hash its set, the node writes what it knows to its disk.
                     self.settle();
                     self.compare();
@@ -186,7 +184,7 @@ impl World {
                 self.node_restarted += 1;
             }
             2 => self.events = Events::of_process(&self.place.data, &self.consumer.cursor()),
-            3 if self.node.prunes && self.node.height() > 300 => {
+            3 if self.node.kind == NodeKind::Pruning && self.node.height() > 300 => {
                 // -1 where it has removed nothing.
                 let height = self.node.height() - 300;
                 self.pruned = self.node.call("pruneblockchain", json!([height])).as_i64().unwrap();
@@ -253,7 +251,7 @@ fn compare_filters(world: &World) {
 }
 
 /// Runs a node and a follower. Skipped without a node.
-fn beside_a_node(prunes: bool, forgets: bool, seed: u64) {
+fn beside_a_node(kind: NodeKind, seed: u64) {
     let Some(program) = std::env::var("BLOCKMILL_BITCOIND").ok().filter(|path| !path.is_empty()) else {
         eprintln!("skipped: BLOCKMILL_BITCOIND has no path of Core's bitcoind");
         return;
@@ -261,8 +259,7 @@ fn beside_a_node(prunes: bool, forgets: bool, seed: u64) {
     let blocks = number("BLOCKMILL_TEST_NODE_BLOCKS", 150);
     let kills = number("BLOCKMILL_TEST_NODE_KILLS", 8);
     let scratch = Scratch::new();
-    let mut world = World::new(&scratch, &program, prunes, seed);
-    world.forgets = forgets;
+    let mut world = World::new(&scratch, &program, kind, seed);
     world.settle();
     world.compare();
     while world.mined < blocks {
@@ -274,7 +271,7 @@ fn beside_a_node(prunes: bool, forgets: bool, seed: u64) {
     }
     world.settle();
     world.compare();
-    if !prunes {
+    if kind == NodeKind::Indexing {
         compare_filters(&world);
     }
     assert_eq!(stop(world.follower), Some(0));
@@ -297,15 +294,15 @@ fn beside_a_node(prunes: bool, forgets: bool, seed: u64) {
 
 #[test]
 fn the_hash_is_the_nodes_at_each_quiet_moment() {
-    beside_a_node(false, false, 31);
+    beside_a_node(NodeKind::Indexing, 31);
 }
 
 #[test]
 fn the_hash_is_that_of_a_node_that_prunes() {
-    beside_a_node(true, false, 32);
+    beside_a_node(NodeKind::Pruning, 32);
 }
 
 #[test]
 fn the_hash_is_that_of_a_node_that_forgets_blocks() {
-    beside_a_node(false, true, 33);
+    beside_a_node(NodeKind::Forgetting, 33);
 }

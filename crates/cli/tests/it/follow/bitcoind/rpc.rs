@@ -17,12 +17,23 @@ pub(super) struct Bitcoind {
     folder: PathBuf,
     running: Running,
     port: u16,
-    pub(super) prunes: bool,
+    pub(super) kind: NodeKind,
     /// The node's clock, in seconds since 1970.
     now: u64,
 }
 
-fn spawn(program: &str, folder: &Path, port: u16, prunes: bool, now: u64) -> Running {
+/// What a node does besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeKind {
+    /// It has an index of filters.
+    Indexing,
+    Pruning,
+    /// It is killed at any time, and forgets blocks. An index that knows more than the node would
+    /// keep it from starting.
+    Forgetting,
+}
+
+fn spawn(program: &str, folder: &Path, port: u16, kind: NodeKind, now: u64) -> Running {
     let mut command = Command::new(program);
     command.arg("-regtest").arg(format!("-datadir={}", folder.display()));
     command.args([
@@ -34,26 +45,26 @@ fn spawn(program: &str, folder: &Path, port: u16, prunes: bool, now: u64) -> Run
         "-printtoconsole=0",
     ]);
     command.args([format!("-rpcport={port}"), format!("-mocktime={now}")]);
-    if prunes {
+    if kind == NodeKind::Pruning {
         // Files of 64 KiB, and calls that remove them.
         command.args(["-prune=1", "-fastprune"]);
-    } else {
+    } else if kind == NodeKind::Indexing {
         command.arg("-blockfilterindex=1");
     }
     Running::of(command.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
 impl Bitcoind {
-    pub(super) fn start(program: &str, folder: &Path, prunes: bool) -> Self {
+    pub(super) fn start(program: &str, folder: &Path, kind: NodeKind) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         // No block is from the future of anybody.
         let now = 1_700_000_000;
         let node = Self {
-            running: spawn(program, folder, port, prunes, now),
+            running: spawn(program, folder, port, kind, now),
             program: program.to_owned(),
             folder: folder.to_owned(),
             port,
-            prunes,
+            kind,
             now,
         };
         node.wait_until_ready();
@@ -124,7 +135,7 @@ impl Bitcoind {
     }
 
     fn start_again(&mut self) {
-        self.running = spawn(&self.program, &self.folder, self.port, self.prunes, self.now);
+        self.running = spawn(&self.program, &self.folder, self.port, self.kind, self.now);
         self.wait_until_ready();
     }
 
