@@ -9,7 +9,7 @@ use crate::export::batch::{Batch, Table, csv_head};
 use crate::export::parquet::{ColumnEncoder, EncodedColumns, ParquetWriter};
 #[cfg(feature = "tables")]
 use crate::export::sqlite::TableWriter;
-use crate::export::target::Target;
+use crate::export::target::{self, Target};
 use crate::failure::Failure;
 use std::path::Path;
 
@@ -24,6 +24,18 @@ pub(crate) const ENDINGS: &[(&str, TableFormat)] = &[
     #[cfg(feature = "tables")]
     ("db", TableFormat::Sqlite),
 ];
+
+/// The format of a table, which its file can have.
+pub(crate) fn format_of(out: &Path, given: Option<TableFormat>) -> Result<TableFormat, Failure> {
+    let format = target::format_of(out, given, ENDINGS)?;
+    #[cfg(feature = "tables")]
+    if format == TableFormat::Sqlite && is_standard(out) {
+        return Err(Failure::Usage(
+            "sqlite writes a file, which standard output is not".to_owned(),
+        ));
+    }
+    Ok(format)
+}
 
 /// Makes pieces of a table. Several threads may do so at once.
 pub(crate) enum Encoder {
@@ -57,11 +69,6 @@ pub(crate) enum Writer {
 pub(crate) fn open(table: &Table, format: TableFormat, out: &Path, force: Force) -> Result<(Encoder, Writer), Failure> {
     #[cfg(feature = "tables")]
     if format == TableFormat::Sqlite {
-        if is_standard(out) {
-            return Err(Failure::Usage(
-                "sqlite writes a file, which standard output is not".to_owned(),
-            ));
-        }
         let writer = TableWriter::open(force.begin(out)?, table)?;
         return Ok((Encoder::Sqlite, Writer::Sqlite(writer)));
     }

@@ -44,14 +44,10 @@ pub(crate) trait Product: Send + Sync {
     /// Adds the rows of a transaction; `position` is its number in the block.
     fn add_transaction(&self, _of: &OfBlock, _position: u32, _spending: &SpendingTransaction<'_>, _rows: &mut Batch) {}
 
-    /// Whether rows rest on those of all blocks below, which the pass goes over, too.
-    fn is_in_order(&self) -> bool {
-        false
-    }
-
-    /// What completes such rows, from those of the first block on.
-    fn completer(&self) -> Complete {
-        Box::new(|_| ())
+    /// What completes the rows, where they rest on those of all blocks below. The pass goes over
+    /// these, too.
+    fn completer(&self) -> Option<Complete> {
+        None
     }
 }
 

@@ -7,7 +7,6 @@ use crate::export::batch;
 use crate::export::coin_row::{CoinRow, TABLE};
 use crate::export::flat::{self, Piece};
 use crate::export::table::say_written;
-use crate::export::target::format_of;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::EngineMeter;
@@ -218,7 +217,7 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
         return Err(Failure::Usage("--at needs --data: a snapshot has no blocks".to_owned()));
     }
     let out = &arguments.out;
-    let format = format_of(out, arguments.format, flat::ENDINGS)?;
+    let format = flat::format_of(out, arguments.format)?;
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
     let source = Source::open(arguments, &stop, &mut meter)?;

@@ -13,7 +13,7 @@ use crate::export::product::spenders::Spenders;
 use crate::export::product::transactions::Transactions;
 use crate::export::product::{Complete, OfBlock, Product};
 use crate::export::table::Written;
-use crate::export::target::{Target, format_of};
+use crate::export::target::Target;
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
 use std::ops::RangeInclusive;
@@ -34,6 +34,8 @@ fn product(kind: ProductKind) -> Box<dyn Product> {
 struct Maker {
     product: Box<dyn Product>,
     encoder: Encoder,
+    /// Whether rows are completed in the order of blocks.
+    is_in_order: bool,
 }
 
 /// What threads have made for a table.
@@ -49,7 +51,7 @@ impl Maker {
     }
 
     fn make(&self, rows: Batch) -> Result<Made, Failure> {
-        if self.product.is_in_order() {
+        if self.is_in_order {
             return Ok(Made::Rows(rows));
         }
         let count = rows.rows() as u64;
@@ -59,7 +61,7 @@ impl Maker {
 
 /// Where the pieces go.
 struct Taker {
-    complete: Complete,
+    complete: Option<Complete>,
     writer: Writer,
     out: PathBuf,
     rows: u64,
@@ -79,7 +81,7 @@ struct Tables<'a> {
 fn pieces(pass: &Pass<'_>, makers: &[Maker], heights: RangeInclusive<u32>, is_written: bool) -> OfRun<Pieces> {
     let mut pieces = Vec::new();
     let mut tables: Vec<_> = makers.iter().map(|maker| (maker, maker.empty())).enumerate().collect();
-    tables.retain(|(_, (maker, _))| is_written || maker.product.is_in_order());
+    tables.retain(|(_, (maker, _))| is_written || maker.is_in_order);
     let mut transactions = 0;
     for read in pass.blocks.iter(heights) {
         let read = read?;
@@ -120,7 +122,9 @@ impl Tables<'_> {
                 let (piece, count) = match made {
                     Made::Piece(piece, count) => (piece, count),
                     Made::Rows(mut rows) => {
-                        (taker.complete)(&mut rows);
+                        if let Some(complete) = &mut taker.complete {
+                            complete(&mut rows);
+                        }
                         if !is_written {
                             continue;
                         }
@@ -140,7 +144,7 @@ impl Tables<'_> {
     /// Goes over the blocks; first over those below, where a table rests on them.
     fn run_all(&mut self, meter: &mut EngineMeter) -> Result<(), Failure> {
         let heights = self.pass.heights.clone();
-        let is_in_order = self.makers.iter().any(|maker| maker.product.is_in_order());
+        let is_in_order = self.makers.iter().any(|maker| maker.is_in_order);
         if let Some(below) = heights.start().checked_sub(1).filter(|_| is_in_order) {
             self.run(0..=below, false, meter)?;
         }
@@ -181,13 +185,19 @@ pub(crate) fn run(kind: ProductKind, arguments: &ExportTablesArguments) -> Resul
         for (kind, format, out) in &files {
             let product = product(*kind);
             let (encoder, writer) = flat::open(product.table(), *format, out, force)?;
+            let complete = product.completer();
+            let is_in_order = complete.is_some();
             tables.takers.push(Taker {
-                complete: product.completer(),
+                complete,
                 writer,
                 out: out.clone(),
                 rows: 0,
             });
-            tables.makers.push(Maker { product, encoder });
+            tables.makers.push(Maker {
+                product,
+                encoder,
+                is_in_order,
+            });
         }
         tables.run_all(meter)?;
         tables.complete()
@@ -201,7 +211,7 @@ fn files(
 ) -> Result<Vec<(ProductKind, TableFormat, PathBuf)>, Failure> {
     let out = &arguments.pass.out;
     if arguments.and.is_empty() {
-        let format = format_of(out, arguments.format, ENDINGS)?;
+        let format = flat::format_of(out, arguments.format)?;
         return Ok(vec![(kind, format, out.clone())]);
     }
     let Some(format) = arguments.format else {

@@ -44,7 +44,7 @@ fn filter_of(read: &SpendingBlock) -> Vec<u8> {
     let [low, high] = [0, 8].map(|at| u64::from_le_bytes(key[at..at + 8].try_into().unwrap_or_default()));
     let mut filter = Vec::new();
     let mut writer = GcsFilterWriter::new(&mut filter, low, high, M, P);
-    // Empty scripts are left out, and one that comes twice counts once.
+    // The writer leaves out empty scripts, and has each script once.
     let mut add = |script: &[u8]| writer.add_element(script);
     for spending in read.transactions() {
         let made = spending.transaction.outputs().map(|output| output.script_pubkey());
@@ -77,13 +77,9 @@ impl Product for Filters {
         });
     }
 
-    fn is_in_order(&self) -> bool {
-        true
-    }
-
-    fn completer(&self) -> Complete {
+    fn completer(&self) -> Option<Complete> {
         let mut header = FilterHeader::all_zeros();
-        Box::new(move |rows| {
+        Some(Box::new(move |rows| {
             let hashes = rows.texts("filter_hash");
             let hashes: Vec<FilterHash> = hashes.filter_map(|hash| hash?.parse().ok()).collect();
             let headers = hashes.iter().map(|hash| {
@@ -91,6 +87,6 @@ impl Product for Filters {
                 header.to_string()
             });
             rows.set_texts("filter_header", headers);
-        })
+        }))
     }
 }
