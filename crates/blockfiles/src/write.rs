@@ -157,7 +157,7 @@ impl BlockFileWriter {
         Self::open_on(disk, directory, magic, Some((number, end)))
     }
 
-    /// The same writer, which goes on to the next file after so many bytes.
+    /// The same writer, with files of at most so many bytes, but for a single block.
     #[must_use]
     pub fn with_file_size(self, size_max: u64) -> Self {
         Self { size_max, ..self }

@@ -22,7 +22,7 @@ impl<T> Default for Recent<T> {
 
 impl<T> Recent<T> {
     /// Adds what is counted now. Returns the count from which rates are taken, and when it was: the
-    /// last one that is ten seconds old, or else the first. None where this one is the first.
+    /// latest that is ten seconds old, or the first one of the run. None for that itself.
     pub(crate) fn add(&mut self, now: Duration, count: T) -> Option<&(Duration, T)> {
         // Another run has begun.
         if self.counts.back().is_some_and(|&(last, _)| last > now) {

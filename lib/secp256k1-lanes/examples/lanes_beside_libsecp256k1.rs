@@ -1,5 +1,5 @@
 //! How fast checks are verified, beside libsecp256k1: `cargo run --release --example
-//! lanes_beside_libsecp256k1`, by the first backend that this processor has; or the one that is
+//! lanes_beside_libsecp256k1`. It takes the first backend that this processor has, the one that is
 //! named, or `all`.
 
 #![allow(clippy::print_stdout, reason = "the numbers are the output")]

@@ -49,7 +49,7 @@ pub(crate) struct Table {
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     text: String,
-    /// For each its end; none for one that is missing.
+    /// The end of each text; none where it is missing.
     ends: Vec<Option<usize>>,
 }
 

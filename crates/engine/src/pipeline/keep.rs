@@ -1,5 +1,5 @@
-//! Blocks that the data directory keeps for a while, since nobody else may have them: a node
-//! removes its files, and one that was killed forgets its last blocks, and writes others over them.
+//! Blocks that the data directory keeps for a while, since the node may not have them any more. It
+//! removes old files. After a kill it forgets its last blocks, and writes others over them.
 
 use crate::pipeline::error::ConnectError;
 use crate::pipeline::load::{Content, LoadRequest};
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 /// `MIN_BLOCKS_TO_KEEP`).
 const OF_CHAIN: u32 = 288;
 
-/// Blocks above one that left the chain, until it is not kept any more.
+/// As many blocks must be above one that left the chain before it is dropped.
 const ABOVE_OTHERS: u32 = 1_000;
 
 /// Whether the data directory has a block itself.

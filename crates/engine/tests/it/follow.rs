@@ -330,7 +330,7 @@ fn old_blocks_are_not_kept() {
     });
     assert_eq!(file_numbers(&data.join("kept")), kept);
     assert_eq!(set_in(&data), figures_of(&chain));
-    // A cursor on a block that is gone is told so.
+    // A cursor on a block that is no longer kept is refused.
     std::fs::remove_dir_all(data.join("kept")).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     let refused = Feed::open(&data, cursor).unwrap().next().unwrap().unwrap_err();
