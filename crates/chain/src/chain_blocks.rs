@@ -320,6 +320,12 @@ impl ChainBlocks {
         Ok(self.index.header(self.id(height)?))
     }
 
+    /// The times of all blocks in seconds since 1970, by height.
+    pub fn times(&self) -> Vec<u32> {
+        let time = |id: &BlockId| self.index.header(*id).time;
+        self.chain.iter().map(time).collect()
+    }
+
     /// The median of the times of a block and the ten before it, which locks of later blocks are
     /// measured by.
     ///

@@ -19,12 +19,12 @@ pub(crate) use self::shared::{
 };
 pub(crate) use self::values::{Endpoint, HexBytes, SignaturesArgument};
 use self::values::{HashesArgument, network, parse_hex, parse_mebibytes, parse_threads};
-#[cfg(feature = "descriptors")]
-use crate::descriptors::IndexRange;
 use crate::log::Format;
 use blockmill_block::{BlockHash, Network, OutPoint};
 #[cfg(feature = "generate")]
 use blockmill_chaingen::Profile;
+#[cfg(feature = "descriptors")]
+use blockmill_descriptors::IndexRange;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::{Path, PathBuf};

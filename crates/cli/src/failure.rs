@@ -1,8 +1,6 @@
 //! What ends a command early.
 
 use crate::advice;
-#[cfg(feature = "descriptors")]
-use crate::descriptors::NoTarget;
 use crate::signals;
 #[cfg(feature = "tables")]
 use arrow_schema::ArrowError;
@@ -15,6 +13,8 @@ use blockmill_checks::verify_files::VerifyFilesError;
 use blockmill_coins::StoreError;
 use blockmill_datadir::snapshot::DumpSnapshotError;
 use blockmill_datadir::{FeedError, OpenError, PastError};
+#[cfg(feature = "descriptors")]
+use blockmill_descriptors::NoTarget;
 use blockmill_engine::ConnectError;
 use blockmill_engine::engine::LoadSnapshotError;
 #[cfg(feature = "tables")]

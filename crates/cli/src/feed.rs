@@ -1,6 +1,6 @@
 //! Blocks that come to the chain and leave it, as events for other programs (docs/feed.md).
 //!
-//! - [`event`]: what a consumer is told, and lines of JSON;
+//! - lines of JSON, of the events of `blockmill_tables`;
 //! - `arrow` (feature `tables`): streams of Apache Arrow;
 //! - [`encoder`]: either of them;
 //! - [`listen`]: for consumers at a socket;
@@ -9,7 +9,6 @@
 #[cfg(feature = "tables")]
 mod arrow;
 pub(crate) mod encoder;
-mod event;
 pub(crate) mod exec;
 pub(crate) mod listen;
 

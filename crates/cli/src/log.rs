@@ -5,11 +5,11 @@
 
 use crate::output::path_text;
 use crate::plain::{self, one_line};
-use crate::secrets::without_keys;
 use crate::terminal::{Mark, stderr_columns, wrapped};
 #[cfg(feature = "http")]
 use crate::warnings;
 use blockmill_chain::{Event, Level, Older, Rejected, Unreadable};
+use blockmill_descriptors::secrets::without_keys;
 use blockmill_rules::RejectKind;
 use clap::ValueEnum;
 use indicatif::ProgressBar;

@@ -3,14 +3,10 @@
 //! Results go to standard output, progress and messages to standard error. `shell.rs` lists the
 //! exit statuses, `failure.rs` assigns them.
 
-#[cfg(feature = "descriptors")]
-mod addresses;
 mod advice;
 mod arguments;
 mod build_info;
 mod commands;
-#[cfg(feature = "descriptors")]
-mod descriptors;
 mod doing;
 mod examples;
 mod export;
@@ -27,8 +23,6 @@ mod output;
 mod plain;
 mod progress;
 mod recent;
-mod script_pubkey;
-mod secrets;
 mod service;
 mod signals;
 mod speeds;

@@ -1,8 +1,8 @@
 //! Results as tables and as JSON.
 
 use crate::plain::{self, one_line};
-use crate::secrets::without_keys;
 use crate::terminal::{stdout_columns, wrapped};
+use blockmill_descriptors::secrets::without_keys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use crate::build_info;
 use crate::plain::{self, one_line};
-use crate::secrets::{HIDDEN, hidden_words, without_keys};
+use blockmill_descriptors::secrets::{HIDDEN, hidden_words, without_keys};
 use clap::error::ErrorKind;
 use console::strip_ansi_codes;
 use std::ffi::OsString;

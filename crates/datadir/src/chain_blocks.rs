@@ -8,7 +8,7 @@ use crate::own_blocks::OWN_FOLDERS;
 use blockmill_block::{Header, Magic};
 use blockmill_blockfiles::{find_regular, has_block_files};
 use blockmill_chain::ChainBlocks;
-use blockmill_chain::index::HeaderIndex;
+use blockmill_chain::index::{BlockId, HeaderIndex};
 use blockmill_chain::positions::FoundPositions;
 use blockmill_chain::search::search_folder;
 use blockmill_coins::{Tip, UndoLog, UndoPosition};
@@ -30,17 +30,33 @@ impl DataDir {
     #[doc(hidden)]
     pub fn blocks_with(&self, tip: &Tip, params: Params) -> Result<ChainBlocks, OpenError> {
         let magic = params.magic();
-        let index = read_headers(self, params)?;
-        let tip_id = index.find(&tip.hash).ok_or_else(|| OpenError::Damaged {
-            path: self.file(HEADERS_FILE),
-            detail: no_tip_header(tip),
-            remedy: Some(Remedy::NewDirectory),
-        })?;
+        let (index, tip_id) = read_index(self, params, tip)?;
         let undo = open_undo(&self.file(UNDO_FILE))?;
         let mut found = FoundPositions::read(&self.file(POSITIONS_FILE))?;
         search_own_blocks(self, magic, &mut found)?;
         Ok(ChainBlocks::connected(index, tip_id, undo, &found))
     }
+
+    /// The times in seconds since 1970 of the blocks of the chain that ends in `tip`, by height.
+    ///
+    /// # Errors
+    /// As [`blocks`](Self::blocks).
+    pub fn block_times(&self, tip: &Tip) -> Result<Vec<u32>, OpenError> {
+        let (index, tip_id) = read_index(self, self.chain_id().params(), tip)?;
+        let blocks = ChainBlocks::connected(index, tip_id, None, &FoundPositions::default());
+        Ok(blocks.times())
+    }
+}
+
+/// All headers of a directory, and which of them is the tip's.
+fn read_index(directory: &DataDir, params: Params, tip: &Tip) -> Result<(HeaderIndex, BlockId), OpenError> {
+    let index = read_headers(directory, params)?;
+    let tip_id = index.find(&tip.hash).ok_or_else(|| OpenError::Damaged {
+        path: directory.file(HEADERS_FILE),
+        detail: no_tip_header(tip),
+        remedy: Some(Remedy::NewDirectory),
+    })?;
+    Ok((index, tip_id))
 }
 
 /// Searches the directory's own blocks, too. Their positions are written when they are next

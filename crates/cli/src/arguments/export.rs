@@ -2,9 +2,10 @@
 
 use super::shared::{AtArgument, Force, OlderArgument};
 use super::values::{HexBytes, network, parse_hex};
-#[cfg(feature = "descriptors")]
-use crate::descriptors::IndexRange;
 use blockmill_block::Network;
+#[cfg(feature = "descriptors")]
+use blockmill_descriptors::IndexRange;
+use blockmill_tables::product::ProductKind;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -29,13 +30,26 @@ pub(crate) enum ExportCommand {
 
 /// A flat table of a pass over blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProductKind {
+pub(crate) enum TableKind {
     Transactions,
     Inputs,
     Outputs,
     Spenders,
     #[cfg(feature = "descriptors")]
     Filters,
+}
+
+impl TableKind {
+    pub(crate) fn product(self) -> ProductKind {
+        match self {
+            Self::Transactions => ProductKind::Transactions,
+            Self::Inputs => ProductKind::Inputs,
+            Self::Outputs => ProductKind::Outputs,
+            Self::Spenders => ProductKind::Spenders,
+            #[cfg(feature = "descriptors")]
+            Self::Filters => ProductKind::Filters,
+        }
+    }
 }
 
 /// The format of a table.
@@ -153,7 +167,7 @@ pub(crate) struct ExportTablesArguments {
     pub(crate) pass: PassArguments,
     /// Further tables of the same pass; each goes to a file of its name in the folder --out
     #[arg(long, value_name = "TABLE", value_delimiter = ',')]
-    pub(crate) and: Vec<ProductKind>,
+    pub(crate) and: Vec<TableKind>,
     /// Format of the tables [default: what the ending of the file's name says]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<TableFormat>,

@@ -2,15 +2,14 @@
 
 use crate::arguments::BalanceArguments;
 use crate::commands::{NEVER, open_set, share};
-use crate::descriptors::targets;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::EngineMeter;
-use crate::script_pubkey::address;
 use crate::signals;
 use blockmill_block::{Coin, OutPoint, hex};
 use blockmill_chain::Observer;
 use blockmill_datadir::{Batch, UtxoSet};
+use blockmill_descriptors::{address, targets};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
@@ -75,7 +74,7 @@ pub(crate) fn run(arguments: &BalanceArguments) -> Result<u8, Failure> {
     let network = set.directory().chain_id().network;
     let mut wanted: HashMap<Vec<u8>, String> = HashMap::new();
     for text in &arguments.targets {
-        for target in targets(text, &arguments.range.0, network)? {
+        for target in targets(text, arguments.range.indices(), network)? {
             // Of descriptors for one script, the first one names it.
             wanted.entry(target.script_pubkey).or_insert(target.descriptor);
         }

@@ -7,12 +7,12 @@ use crate::failure::Failure;
 use crate::log;
 use crate::output::{self, Stdout};
 use crate::progress::EngineMeter;
-use crate::script_pubkey::address;
-use crate::secrets::shape;
 use crate::signals;
 use blockmill_block::{Coin, Network, NoOutPoint, OutPoint, hex};
 use blockmill_blockfiles::lines::{Line, read_line};
 use blockmill_datadir::CoinLookup;
+use blockmill_descriptors::address;
+use blockmill_descriptors::secrets::shape;
 use serde::Serialize;
 use std::io::{self, BufReader, BufWriter, Write};
 

@@ -4,13 +4,15 @@ use crate::arguments::Force;
 use crate::arguments::export::TableFormat;
 #[cfg(feature = "tables")]
 use crate::arguments::is_standard;
-use crate::export::batch::{Batch, Table, csv_head};
 #[cfg(feature = "tables")]
 use crate::export::parquet::{ColumnEncoder, EncodedColumns, ParquetWriter};
 #[cfg(feature = "tables")]
 use crate::export::sqlite::TableWriter;
 use crate::export::target::{self, Target};
 use crate::failure::Failure;
+#[cfg(feature = "tables")]
+use blockmill_tables::batch::Ids;
+use blockmill_tables::batch::{Batch, Table, csv_head};
 use std::path::Path;
 
 /// What the ending of a name says of the format.
@@ -81,7 +83,7 @@ pub(crate) fn open(table: &Table, format: TableFormat, out: &Path, force: Force)
         TableFormat::Jsonl => (Encoder::Jsonl, Writer::Lines(target)),
         #[cfg(feature = "tables")]
         TableFormat::Parquet | TableFormat::Sqlite => {
-            let schema = crate::export::batch::schema_of(table.columns);
+            let schema = blockmill_tables::batch::schema_of(table.columns, Ids::Hex);
             let (encoder, writer) = crate::export::parquet::open(target, schema, table.without_dictionary)?;
             (Encoder::Parquet(encoder), Writer::Parquet(writer))
         }
@@ -95,7 +97,7 @@ impl Encoder {
             Self::Jsonl => Piece::Lines(rows.jsonl()),
             #[cfg(feature = "tables")]
             Self::Parquet(encoder) => {
-                let batch = rows.into_arrow(encoder.schema());
+                let batch = rows.into_arrow(encoder.schema(), Ids::Hex);
                 Piece::Columns(encoder.encode(&batch.map_err(parquet::errors::ParquetError::from)?)?)
             }
             #[cfg(feature = "tables")]

@@ -1,13 +1,14 @@
 //! A table as a Parquet file, compressed by Zstandard: a row group for each piece of it. The
 //! columns of a group are encoded by the thread that has its rows.
 
-use crate::export::column::{Column, fields_and_values};
 use crate::export::table::Rows;
 use crate::export::target::Target;
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
 use arrow_array::RecordBatch;
-use arrow_schema::{ArrowError, Schema};
+use arrow_schema::Schema;
+use blockmill_tables::column::fields_and_values;
+use blockmill_tables::transaction_row::TransactionRow;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, ZstdLevel};
@@ -16,15 +17,6 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 use std::sync::Arc;
-
-/// Rows as columns.
-pub(crate) trait Columns: Sized {
-    /// Columns in which hardly a value comes twice: a dictionary of them is of no use.
-    const WITHOUT_DICTIONARY: &[&str];
-
-    /// The columns of some rows; of no rows, too.
-    fn columns(rows: &[Self]) -> Result<Vec<Column>, ArrowError>;
-}
 
 /// The columns of a row group, encoded.
 pub(crate) type EncodedColumns = Vec<ArrowColumnChunk>;
@@ -98,17 +90,17 @@ impl ParquetWriter {
 
 /// Writes a Parquet file. Returns the number of rows, and the length of the file, where there is
 /// one.
-pub(crate) fn write_parquet<S: Rows<Row: Columns>>(
+pub(crate) fn write_parquet<S: Rows<Row = TransactionRow>>(
     rows: &S,
     target: Target,
     meter: &mut EngineMeter,
 ) -> Result<(u64, Option<u64>), Failure> {
     // The columns of no rows have the names and the types of all.
-    let (fields, _) = fields_and_values(S::Row::columns(&[]).map_err(ParquetError::from)?);
-    let (encoder, mut writer) = open(target, Schema::new(fields), S::Row::WITHOUT_DICTIONARY)?;
-    let encode = |rows: &mut dyn Iterator<Item = S::Row>| {
-        let rows: Vec<S::Row> = rows.collect();
-        let batch = S::Row::columns(&rows).and_then(|columns| {
+    let (fields, _) = fields_and_values(TransactionRow::columns(&[]).map_err(ParquetError::from)?);
+    let (encoder, mut writer) = open(target, Schema::new(fields), TransactionRow::WITHOUT_DICTIONARY)?;
+    let encode = |rows: &mut dyn Iterator<Item = TransactionRow>| {
+        let rows: Vec<TransactionRow> = rows.collect();
+        let batch = TransactionRow::columns(&rows).and_then(|columns| {
             let (_, values) = fields_and_values(columns);
             RecordBatch::try_new(Arc::clone(encoder.schema()), values)
         });

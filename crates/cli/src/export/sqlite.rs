@@ -1,8 +1,9 @@
 //! A table in a SQLite database.
 
-use crate::export::batch::{Batch, Cell, ColumnType, Kind, Table};
 use crate::failure::Failure;
+use blockmill_block::hex;
 use blockmill_blockfiles::NewFile;
+use blockmill_tables::batch::{Batch, Cell, ColumnType, Kind, Table};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 
@@ -44,7 +45,9 @@ impl TableWriter {
         let mut outcome = Ok(());
         rows.for_each_row(|row| {
             if outcome.is_ok() {
-                outcome = insert.execute(params_from_iter(row)).map(drop);
+                outcome = insert
+                    .execute(params_from_iter(row.iter().map(|cell| cell.map(Bound))))
+                    .map(drop);
             }
         });
         Ok(outcome?)
@@ -61,21 +64,25 @@ impl TableWriter {
 
 fn declaration(column: &ColumnType) -> String {
     let kind = match column.kind {
-        Kind::Text => "TEXT",
+        Kind::Text | Kind::Id => "TEXT",
         Kind::Bool | Kind::U32 | Kind::U64 | Kind::I64 | Kind::Time => "INTEGER",
     };
     let rest = if column.is_nullable { "" } else { " NOT NULL" };
     format!("{} {kind}{rest}", column.name)
 }
 
-impl ToSql for Cell<'_> {
+/// A value of a row, as SQLite takes it.
+struct Bound<'a>(Cell<'a>);
+
+impl ToSql for Bound<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        let number = match *self {
-            Self::Text(text) => return Ok(ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes()))),
-            Self::Bool(value) => value.into(),
-            Self::Unsigned(value) => value.cast_signed(),
-            Self::Signed(value) => value,
-            Self::Time(seconds) => seconds.into(),
+        let number = match self.0 {
+            Cell::Text(text) => return Ok(ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes()))),
+            Cell::Id(id) => return Ok(hex::encode(&id).into()),
+            Cell::Bool(value) => value.into(),
+            Cell::Unsigned(value) => value.cast_signed(),
+            Cell::Signed(value) => value,
+            Cell::Time(seconds) => seconds.into(),
         };
         Ok(number.into())
     }

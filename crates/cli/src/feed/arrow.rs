@@ -2,14 +2,13 @@
 //!
 //! Batches of rows do not depend on one another, so several threads may encode some at once.
 
-use crate::export::column::{Column, fields_and_values};
-use crate::export::transaction_row::columns::{header_columns, transaction_columns};
-use crate::feed::event::Event;
-use arrow_array::{RecordBatch, StringArray, UInt32Array};
+use arrow_array::RecordBatch;
 use arrow_ipc::writer::{
     DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, StreamEncoder, write_message,
 };
 use arrow_schema::{ArrowError, Schema};
+use blockmill_tables::column::fields_and_values;
+use blockmill_tables::event::{Event, event_columns};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -18,51 +17,6 @@ const VERSION: (&str, &str) = ("blockmill-feed", "1");
 
 /// What a stream ends with: a message without a length.
 pub(crate) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
-
-/// The columns of events. What an event does not have in JSON is null.
-fn columns(events: &[Event]) -> Result<Vec<Column>, ArrowError> {
-    let words = events.iter().map(|event| Some(event.word()));
-    let heads = events.iter().map(|event| match event {
-        Event::Block(block) => Some((block.block.height, &*block.block.block_hash)),
-        Event::Tip(tip) => Some((tip.height, &*tip.block_hash)),
-        Event::Error(_) => None,
-    });
-    let blocks = || {
-        events.iter().map(|event| match event {
-            Event::Block(block) => Some(block),
-            Event::Tip(_) | Event::Error(_) => None,
-        })
-    };
-    let errors = events.iter().map(|event| match event {
-        Event::Error(error) => Some(&*error.error),
-        Event::Block(_) | Event::Tip(_) => None,
-    });
-    let headers: Vec<_> = blocks().map(|block| block.map(|block| &block.block)).collect();
-    let parents = blocks().map(|block| block.map(|block| &*block.previous_block_hash));
-    let transactions: Vec<_> = blocks().flatten().flat_map(|block| &block.transactions).collect();
-    let counts = blocks().map(|block| block.map(|block| block.transactions.len()));
-    let mut columns = vec![
-        Column::new("event", words.collect::<StringArray>()),
-        Column::nullable(
-            "height",
-            heads
-                .clone()
-                .map(|head| head.map(|head| head.0))
-                .collect::<UInt32Array>(),
-        ),
-        Column::nullable(
-            "block_hash",
-            heads.map(|head| head.map(|head| head.1)).collect::<StringArray>(),
-        ),
-    ];
-    columns.append(&mut header_columns(&headers));
-    columns.extend([
-        Column::nullable("previous_block_hash", parents.collect::<StringArray>()),
-        Column::of_lists("transactions", transaction_columns(&transactions)?, counts)?,
-        Column::nullable("error", errors.collect::<StringArray>()),
-    ]);
-    Ok(columns)
-}
 
 /// Encodes events.
 pub(crate) struct ArrowEncoder {
@@ -73,7 +27,7 @@ pub(crate) struct ArrowEncoder {
 impl ArrowEncoder {
     pub(crate) fn new() -> Result<Self, ArrowError> {
         // The columns of no events have the names and the types of all.
-        let (fields, _) = fields_and_values(columns(&[])?);
+        let (fields, _) = fields_and_values(event_columns(&[])?);
         let metadata = HashMap::from([(VERSION.0.to_owned(), VERSION.1.to_owned())]);
         Ok(Self {
             schema: Arc::new(Schema::new_with_metadata(fields, metadata)),
@@ -95,7 +49,7 @@ impl ArrowEncoder {
 
     /// Appends a batch of events.
     pub(crate) fn write_batch(&self, events: &[Event], stream: &mut Vec<u8>) -> Result<(), ArrowError> {
-        let (_, values) = fields_and_values(columns(events)?);
+        let (_, values) = fields_and_values(event_columns(events)?);
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), values)?;
         // No column has a dictionary, so a batch needs none of the batches before it.
         let (_, message) = IpcDataGenerator::default().encode(

@@ -1,14 +1,14 @@
 //! The events of a feed in one of its formats.
 
-use crate::export::transaction_row::memory_of_row;
 use crate::failure::Failure;
 #[cfg(feature = "tables")]
 use crate::feed::arrow::{ArrowEncoder, END};
-use crate::feed::event::Event;
 use blockmill_block::Network;
 use blockmill_coins::Tip;
 use blockmill_datadir::feed::request::FeedFormat;
 use blockmill_datadir::{FeedBlock, FeedBlocks};
+use blockmill_tables::event::Event;
+use blockmill_tables::transaction_row::memory_of_row;
 
 /// Memory in bytes of the events that are in a batch together, about. A larger block is alone.
 const BATCH_BYTES: usize = 24 << 20;

@@ -6,13 +6,13 @@
 //! goes on there.
 
 use crate::failure::Failure;
-use crate::feed::event::Event;
 use crate::feed::follow;
 use crate::log;
 use blockmill_block::Network;
 use blockmill_blockfiles::read_regular;
 use blockmill_coins::Tip;
 use blockmill_datadir::{Cursor, Feed, FeedBlock, NoCursor};
+use blockmill_tables::event::Event;
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::Write;

@@ -177,6 +177,8 @@ fn coins_beyond_64_bits_are_added_up() {
     let rows = of_data(&["export", "coins", "--format", "csv", "--out", "-"]).stdout;
     let mut export = blockmill();
     export.args(["export", "coins", "--format", "csv", "--out", "-", "--snapshot"]);
-    assert_eq!(run(export.arg(&snapshot)).ends_with(0).stdout, rows);
+    // A snapshot does not have the times of blocks.
+    let without_times = rows.replace("2011-02-02T23:26:42Z", "");
+    assert_eq!(run(export.arg(&snapshot)).ends_with(0).stdout, without_times);
     assert_eq!(rows.lines().count() as u64, COINS + 1);
 }

@@ -1,7 +1,7 @@
 //! `export coins` beside a set that the tests made from the blocks, and read back by other
 //! programs.
 
-use crate::common::own_set::{OwnChain, OwnSet};
+use crate::common::own_set::OwnChain;
 use crate::common::python::Python;
 use crate::common::{Run, Scratch, blockmill, connect, run};
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,8 +12,15 @@ use std::process::{Command, Stdio};
 
 const BLOCKS: u32 = 140;
 
-fn rows(set: &OwnSet) -> Vec<Value> {
-    set.0.iter().map(|(outpoint, coin)| coin.row(outpoint)).collect()
+/// The rows of the coins after the block at a height.
+fn rows(chain: &OwnChain, height: u32) -> Vec<Value> {
+    let set = chain.set(height);
+    let rows = set.0.iter().map(|(outpoint, coin)| {
+        let mut row = coin.row(outpoint);
+        row["block_time"] = chain.blocks[coin.height as usize].header.time.into();
+        row
+    });
+    rows.collect()
 }
 
 fn command(source: &str, path: &Path, format: &str, out: &Path) -> Command {
@@ -64,7 +71,7 @@ impl Made {
 #[test]
 fn rows_are_the_coins_of_the_chain() {
     let made = Made::new();
-    let expected = rows(&made.chain.set(BLOCKS));
+    let expected = rows(&made.chain, BLOCKS);
     assert!(expected.len() > 5_000);
     let jsonl = std::fs::read_to_string(made.export("jsonl", "all.jsonl", &[])).unwrap();
     assert!(lines(&jsonl) == expected);
@@ -72,29 +79,41 @@ fn rows_are_the_coins_of_the_chain() {
 
     let csv = std::fs::read_to_string(made.export("csv", "all.csv", &[])).unwrap();
     let (head, rest) = csv.split_once('\n').unwrap();
-    assert_eq!(head, "txid,vout,height,coinbase,value,script,script_type,address");
+    assert_eq!(
+        head,
+        "txid,vout,height,block_time,coinbase,value,script,script_type,address"
+    );
+    let moment = |seconds| {
+        let moment = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        humantime::format_rfc3339_seconds(moment).to_string()
+    };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let names: Vec<&str> = head.split(',').collect();
     let from_expected = expected.iter().map(|row| {
-        let field = |name: &&str| text(&row[name]).replace("null", "");
+        let field = |name: &&str| match *name {
+            "block_time" => moment(row[name].as_u64().unwrap()),
+            name => text(&row[name]).replace("null", ""),
+        };
         names.iter().map(field).collect::<Vec<_>>().join(",")
     });
     assert!(rest.lines().map(str::to_owned).eq(from_expected));
 
-    // A snapshot has the same coins.
+    // A snapshot has the same coins. It does not have the times of their blocks.
     let snapshot = made.scratch.join("snapshot.dat");
     let mut dump = blockmill();
     dump.args(["snapshot", "dump", "--data"]).arg(&made.data).arg(&snapshot);
     run(&mut dump).ends_with(0);
     let own = run(&mut command("--snapshot", &snapshot, "jsonl", Path::new("-"))).ends_with(0);
-    assert_eq!(own.stdout, jsonl);
+    let mut without_times = expected;
+    without_times.iter_mut().for_each(|row| row["block_time"] = Value::Null);
+    assert!(lines(&own.stdout) == without_times);
 }
 
 #[test]
 fn the_set_as_it_was_and_parts_of_it() {
     let made = Made::new();
     for height in [0, 1, 77, 101, 120, BLOCKS - 1, BLOCKS] {
-        let expected = rows(&made.chain.set(height));
+        let expected = rows(&made.chain, height);
         let found = made.to_stdout("jsonl", &["--at", &height.to_string()]).ends_with(0);
         assert!(lines(&found.stdout) == expected, "height {height}");
     }
@@ -103,7 +122,7 @@ fn the_set_as_it_was_and_parts_of_it() {
     refused.says(&["the set is at height 140, and height 141 is above it"]);
 
     // Those of two addresses, and of a script.
-    let all = rows(&made.chain.set(BLOCKS));
+    let all = rows(&made.chain, BLOCKS);
     let addresses: Vec<&str> = all.iter().filter_map(|row| row["address"].as_str()).collect();
     let bare = all.iter().find(|row| row["address"].is_null()).unwrap();
     let (first, second) = (addresses[0], addresses[addresses.len() / 2]);
@@ -126,15 +145,16 @@ fn other_programs_read_parquet() {
         return;
     };
     let made = Made::new();
-    let expected = rows(&made.chain.set(BLOCKS));
+    let expected = rows(&made.chain, BLOCKS);
     let file = made.export("parquet", "coins.parquet", &[]);
     let pyarrow = "import json, sys, pyarrow.parquet as pq
 file = pq.ParquetFile(sys.argv[1])
-assert all(file.metadata.row_group(0).column(i).compression == 'ZSTD' for i in range(8))
-for row in file.read().to_pylist(): print(json.dumps(row))";
+assert all(file.metadata.row_group(0).column(i).compression == 'ZSTD' for i in range(9))
+for row in file.read().to_pylist():
+    print(json.dumps(row | {'block_time': int(row['block_time'].timestamp())}))";
     assert!(lines(&python.run(pyarrow, &file)) == expected);
     let duckdb = "import json, sys, duckdb
-rows = duckdb.sql(f\"select * from '{sys.argv[1]}'\")
+rows = duckdb.sql(f\"select * replace (epoch(block_time)::bigint as block_time) from '{sys.argv[1]}'\")
 for row in rows.fetchall(): print(json.dumps(dict(zip(rows.columns, row))))
 ";
     assert!(lines(&python.run(duckdb, &file)) == expected);
@@ -150,7 +170,7 @@ fn other_programs_read_sqlite() {
         return;
     };
     let made = Made::new();
-    let expected = rows(&made.chain.set(BLOCKS));
+    let expected = rows(&made.chain, BLOCKS);
     let file = made.export("sqlite", "coins.sqlite", &[]);
     let script = "import json, sys, sqlite3
 database = sqlite3.connect(sys.argv[1])

@@ -13,7 +13,7 @@ const TOOLS: &str = "tools";
 const BINDINGS: &str = "bindings";
 
 /// All crates, with their folders and floors.
-const FLOORS: [(&str, &str, u8); 28] = [
+const FLOORS: [(&str, &str, u8); 30] = [
     ("secp256k1-lanes", LIB, 0),
     ("sync", LIB, 0),
     ("fastest", LIB, 0),
@@ -23,6 +23,7 @@ const FLOORS: [(&str, &str, u8); 28] = [
     ("checkqueue", LIB, 2),
     ("block", CRATES, 1),
     ("blockfiles", CRATES, 2),
+    ("descriptors", CRATES, 2),
     ("rules", CRATES, 2),
     ("script", CRATES, 3),
     ("coinmap", CRATES, 2),
@@ -33,6 +34,7 @@ const FLOORS: [(&str, &str, u8); 28] = [
     ("datadir", CRATES, 5),
     ("checks", CRATES, 5),
     ("engine", CRATES, 6),
+    ("tables", CRATES, 6),
     ("audit", CRATES, 6),
     ("cli", CRATES, 8),
     ("python", BINDINGS, 8),
@@ -221,7 +223,7 @@ fn readers_have_no_pipeline() {
             .filter(|part| names.iter().any(|name| name == part));
         parts.collect::<Vec<_>>()
     };
-    for reader in ["chain", "datadir", "checks", "audit", "python"] {
+    for reader in ["chain", "datadir", "checks", "tables", "audit", "python"] {
         assert_eq!(found(&format!("blockmill-{reader}")), [""; 0], "{reader}");
     }
     assert_eq!(found("blockmill-engine"), pipeline);

@@ -1,15 +1,16 @@
 //! `blockmill export blocks`.
 
-use super::pass::{self, OfRun, Pass, ROWS_BYTES};
+use super::pass::{self, OfRun, Pass};
 use crate::arguments::export::{ExportBlocksArguments, NestedFormat};
 #[cfg(feature = "tables")]
 use crate::export::parquet::write_parquet;
 use crate::export::table::{Convert, Rows, Written, write_lines};
 use crate::export::target::{Target, format_of};
 use crate::export::text;
-use crate::export::transaction_row::{BlockRow, TransactionFields, TransactionRow, memory_of_row};
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
+use blockmill_tables::pass::ROWS_BYTES;
+use blockmill_tables::transaction_row::{BlockRow, TransactionFields, TransactionRow, memory_of_row};
 use std::ops::RangeInclusive;
 
 /// What the ending of a name says of the format.

@@ -3,8 +3,6 @@
 use crate::arguments::export::ExportCoinsArguments;
 use crate::arguments::or_standard_input;
 use crate::commands::{cores, open_set_at, share};
-use crate::export::batch;
-use crate::export::coin_row::{CoinRow, TABLE};
 use crate::export::flat::{self, Piece};
 use crate::export::table::say_written;
 use crate::failure::Failure;
@@ -16,6 +14,8 @@ use blockmill_blockfiles::Input;
 use blockmill_chain::Observer;
 use blockmill_coins::{SnapshotError, SnapshotReader};
 use blockmill_datadir::{Batch, UtxoSet, for_each_batch_of};
+use blockmill_tables::batch;
+use blockmill_tables::coin_row;
 use serde_json::json;
 use std::collections::HashSet;
 use std::io::{BufReader, Read};
@@ -77,6 +77,14 @@ impl Source {
         }
     }
 
+    /// The times of all blocks, by height; of none where there are no blocks.
+    fn times(&self) -> Result<Vec<u32>, Failure> {
+        match self {
+            Self::Set(set) => Ok(set.directory().block_times(&set.tip())?),
+            Self::Snapshot { .. } => Ok(Vec::new()),
+        }
+    }
+
     /// Gives all coins to `convert`, on all cores, and what comes of it to `take`, in order.
     fn for_each_batch<T: Send>(
         &self,
@@ -131,6 +139,8 @@ fn snapshot_failure(path: &Path, error: SnapshotError) -> Failure {
 /// The coins that are exported.
 struct Coins<'a> {
     source: Source,
+    /// The times of blocks, by height. A snapshot does not have them.
+    times: Vec<u32>,
     /// The scripts of the coins that are wanted; none for all.
     wanted: Option<HashSet<Vec<u8>>>,
     out: &'a Path,
@@ -166,13 +176,7 @@ impl Coins<'_> {
             let piece = match rows {
                 // Where few coins are wanted, most batches have none.
                 0 => None,
-                _ => {
-                    let mut table = batch::Batch::new(TABLE.columns);
-                    for (outpoint, coin) in batch {
-                        table.push(CoinRow::new(&outpoint, &coin, network));
-                    }
-                    Some(convert(table)?)
-                }
+                _ => Some(convert(coin_row::rows(batch, &self.times, network))?),
             };
             Ok(Converted {
                 piece,
@@ -201,7 +205,7 @@ fn wanted(arguments: &ExportCoinsArguments, network: Network) -> Result<Option<H
     let wanted = &arguments.wanted;
     let mut scripts = HashSet::new();
     for text in &wanted.texts {
-        let targets = crate::descriptors::targets(text, &wanted.range.0, network)?;
+        let targets = blockmill_descriptors::targets(text, wanted.range.indices(), network)?;
         scripts.extend(targets.into_iter().map(|target| target.script_pubkey));
     }
     Ok((!wanted.texts.is_empty()).then_some(scripts))
@@ -223,11 +227,12 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
     let source = Source::open(arguments, &stop, &mut meter)?;
     let coins = Coins {
         wanted: wanted(arguments, source.network())?,
+        times: source.times()?,
         source,
         out,
         stop,
     };
-    let (encoder, mut writer) = flat::open(&TABLE, format, out, arguments.force)?;
+    let (encoder, mut writer) = flat::open(&coin_row::TABLE, format, out, arguments.force)?;
     let rows = coins.run(&mut meter, &|rows| encoder.encode(rows), &mut |piece| writer.add(piece))?;
     let bytes = writer.end()?.complete()?;
     drop(meter);

@@ -11,15 +11,12 @@ use crate::signals;
 use crate::whole;
 use blockmill_block::Network;
 use blockmill_chain::{ChainBlocks, Wholeness};
+use blockmill_tables::pass::RUN_BYTES;
 use serde_json::json;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Bytes of the blocks whose rows are made by a thread at a time, and are a row group of a Parquet
-/// file where they fit into memory.
-const RUN_BYTES: u64 = 4 << 20;
 
 /// The blocks that a pass goes over.
 pub(super) struct Pass<'a> {
@@ -39,10 +36,6 @@ pub(super) type AllWritten = Result<Vec<Written>, Failure>;
 
 /// What a thread has made of a run of blocks, and of how many transactions.
 pub(super) type OfRun<T> = Result<(T, u64), Failure>;
-
-/// Memory in bytes of the rows that a thread converts together, about. Those of a usual run take
-/// less.
-pub(super) const ROWS_BYTES: usize = 24 << 20;
 
 /// Nothing panics while it is held.
 fn lock(hidden: &Mutex<Wholeness>) -> MutexGuard<'_, Wholeness> {

@@ -1,15 +1,16 @@
 //! A row for each output.
 
 use super::{OfBlock, Product};
-use crate::export::batch::{Batch, Row, Table, Time, row};
-use crate::export::transaction_row;
+use crate::batch::{Batch, Row, Table, Time, row};
+use crate::transaction_row;
+use blockmill_block::Txid;
 use blockmill_chain::SpendingTransaction;
 
 row! {
     struct OutputRow {
         height: u32,
         block_time: Time,
-        txid: String,
+        txid: Txid,
         vout: u32,
         /// Whether its transaction is a coinbase.
         coinbase: bool,
@@ -37,13 +38,13 @@ impl Product for Outputs {
 
     fn add_transaction(&self, of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
         let transaction = &spending.transaction;
-        let txid = transaction.txid().to_string();
+        let txid = transaction.txid();
         for (vout, output) in (0..).zip(transaction.outputs()) {
             let output = transaction_row::OutputRow::new(vout, &output, of.network);
             rows.push(OutputRow {
                 height: of.height,
                 block_time: of.time,
-                txid: txid.clone(),
+                txid,
                 vout,
                 coinbase: transaction.is_coinbase(),
                 value: output.value,

@@ -10,7 +10,7 @@ use crate::addresses::{is_address, is_private_key, is_public_key};
 use std::borrow::Cow;
 
 /// What stands instead of a word.
-pub(crate) const HIDDEN: &str = "***";
+pub const HIDDEN: &str = "***";
 
 /// The longest word that is no key: names of functions, fingerprints and checksums are shorter.
 const SHORT: usize = 12;
@@ -75,7 +75,7 @@ fn may_be_key(word: &str) -> bool {
 }
 
 /// An address or descriptor as it may be shown.
-pub(crate) fn shape(text: &str) -> Cow<'_, str> {
+pub fn shape(text: &str) -> Cow<'_, str> {
     if groups(text).next().is_some() {
         return Cow::Borrowed(HIDDEN);
     }
@@ -83,7 +83,7 @@ pub(crate) fn shape(text: &str) -> Cow<'_, str> {
 }
 
 /// The words that [`shape`] hides.
-pub(crate) fn hidden_words(text: &str) -> Vec<String> {
+pub fn hidden_words(text: &str) -> Vec<String> {
     let mut hidden: Vec<String> = groups(text).map(str::to_owned).collect();
     mapped(text, |word| {
         let is_hidden = may_be_key(word);
@@ -155,7 +155,7 @@ fn is_like_witness_address(word: &str) -> bool {
 }
 
 /// A line without the words that have the form of a private key, and without the password of a URL.
-pub(crate) fn without_keys(text: &str) -> Cow<'_, str> {
+pub fn without_keys(text: &str) -> Cow<'_, str> {
     let hidden = mapped(text, |word| has_extended(word) || is_wif(word) || has_wif(word));
     match without_password(&hidden) {
         Some(without) => Cow::Owned(without),

@@ -1,6 +1,12 @@
 //! The events of a feed, and the names of what is in them.
 
-use crate::export::transaction_row::{BlockRow, TransactionFields};
+#[cfg(feature = "arrow")]
+mod columns;
+
+#[cfg(feature = "arrow")]
+pub use columns::event_columns;
+
+use crate::transaction_row::{BlockRow, TransactionFields};
 use blockmill_block::Network;
 use blockmill_coins::Tip;
 use blockmill_datadir::FeedBlock;
@@ -10,40 +16,52 @@ use std::io;
 /// What a consumer is told.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(crate) enum Event {
+pub enum Event {
+    /// A block.
     Block(Box<BlockEvent>),
+    /// The end of what there is.
     Tip(TipEvent),
+    /// The end of the feed.
     Error(ErrorEvent),
 }
 
 /// A block has come to the chain, or has left it.
 #[derive(Serialize)]
-pub(crate) struct BlockEvent {
-    pub(crate) event: &'static str,
+pub struct BlockEvent {
+    /// `connected` or `disconnected`.
+    pub event: &'static str,
+    /// The block.
     #[serde(flatten)]
-    pub(crate) block: BlockRow,
-    pub(crate) previous_block_hash: String,
-    pub(crate) transactions: Vec<TransactionFields>,
+    pub block: BlockRow,
+    /// The hash of the block before it.
+    pub previous_block_hash: String,
+    /// Its transactions.
+    pub transactions: Vec<TransactionFields>,
 }
 
 /// Everything up to a block was told.
 #[derive(Serialize)]
-pub(crate) struct TipEvent {
-    pub(crate) event: &'static str,
-    pub(crate) height: u32,
-    pub(crate) block_hash: String,
+pub struct TipEvent {
+    /// `tip`.
+    pub event: &'static str,
+    /// The height of the block.
+    pub height: u32,
+    /// Its hash.
+    pub block_hash: String,
 }
 
 /// There will be nothing more.
 #[derive(Serialize)]
-pub(crate) struct ErrorEvent {
-    pub(crate) event: &'static str,
-    pub(crate) error: String,
+pub struct ErrorEvent {
+    /// `error`.
+    pub event: &'static str,
+    /// Why.
+    pub error: String,
 }
 
 impl Event {
     /// What is told of a block.
-    pub(crate) fn of_block(feed: &FeedBlock, network: Network) -> Self {
+    pub fn of_block(feed: &FeedBlock, network: Network) -> Self {
         let transactions = (0..).zip(feed.block.transactions());
         Self::Block(Box::new(BlockEvent {
             event: if feed.is_connected { "connected" } else { "disconnected" },
@@ -56,7 +74,7 @@ impl Event {
     }
 
     /// After the last block that there is.
-    pub(crate) fn of_tip(tip: &Tip) -> Self {
+    pub fn of_tip(tip: &Tip) -> Self {
         Self::Tip(TipEvent {
             event: "tip",
             height: tip.height,
@@ -65,13 +83,13 @@ impl Event {
     }
 
     /// Why a consumer gets no more.
-    pub(crate) fn of_error(error: String) -> Self {
+    pub fn of_error(error: String) -> Self {
         Self::Error(ErrorEvent { event: "error", error })
     }
 
     /// Its word.
-    #[cfg(feature = "tables")]
-    pub(crate) fn word(&self) -> &'static str {
+    #[cfg(feature = "arrow")]
+    pub fn word(&self) -> &'static str {
         match self {
             Self::Block(block) => block.event,
             Self::Tip(tip) => tip.event,
@@ -80,14 +98,14 @@ impl Event {
     }
 
     /// Appends the event as a line of JSON.
-    pub(crate) fn write_line(&self, lines: &mut Vec<u8>) -> io::Result<()> {
+    pub fn write_line(&self, lines: &mut Vec<u8>) -> io::Result<()> {
         serde_json::to_writer(&mut *lines, self)?;
         lines.push(b'\n');
         Ok(())
     }
 
     /// The event as a line of JSON.
-    pub(crate) fn line(&self) -> io::Result<Vec<u8>> {
+    pub fn line(&self) -> io::Result<Vec<u8>> {
         let mut line = Vec::new();
         self.write_line(&mut line)?;
         Ok(line)

@@ -1,8 +1,9 @@
 //! A row for each input, with the coin that it spends.
 
 use super::{OfBlock, Product};
-use crate::export::batch::{Batch, Row, Table, Time, row};
-use crate::export::transaction_row;
+use crate::batch::{Batch, Row, Table, Time, row};
+use crate::transaction_row;
+use blockmill_block::Txid;
 use blockmill_chain::SpendingTransaction;
 
 row! {
@@ -10,11 +11,11 @@ row! {
         height: u32,
         block_time: Time,
         /// Of the transaction that spends.
-        spending_txid: String,
+        spending_txid: Txid,
         /// The number of the input in it.
         input: u32,
         /// What a coinbase's input has for an outpoint names nothing; and so with the coin.
-        txid: Option<String>,
+        txid: Option<Txid>,
         vout: Option<u32>,
         script_sig: String,
         /// Its items in hex, with spaces between them.
@@ -46,15 +47,16 @@ impl Product for Inputs {
     }
 
     fn add_transaction(&self, of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
-        let spending_txid = spending.transaction.txid().to_string();
+        let spending_txid = spending.transaction.txid();
         for (number, (input, coin)) in (0..).zip(spending.inputs()) {
+            let outpoint = coin.map(|_| input.previous_output());
             let input = transaction_row::InputRow::new(&input, coin, of.network);
             rows.push(InputRow {
                 height: of.height,
                 block_time: of.time,
-                spending_txid: spending_txid.clone(),
+                spending_txid,
                 input: number,
-                txid: input.txid,
+                txid: outpoint.map(|outpoint| outpoint.txid),
                 vout: input.vout,
                 script_sig: input.script_sig,
                 witness: input.witness.join(" "),

@@ -1,48 +1,67 @@
 //! Rows of flat tables as columns, which each format is made of.
 
-#[cfg(feature = "tables")]
+#[cfg(feature = "arrow")]
 mod arrow;
 
-#[cfg(feature = "tables")]
-pub(crate) use arrow::schema_of;
+#[cfg(feature = "arrow")]
+pub use arrow::schema_of;
 
+use blockmill_block::{BlockHash, Txid, Wtxid, hex};
 use std::io::Write;
 
 /// What a column holds. A value may be missing where the column says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// Yes or no.
     Bool,
+    /// A number of 32 bits.
     U32,
+    /// A number of 64 bits.
     U64,
+    /// A number of 64 bits that may be negative: an amount in satoshi.
     I64,
     /// A moment in seconds since 1970.
     Time,
+    /// A hash of 32 bytes that names something.
+    Id,
+    /// A word, digits of hex, or an address.
     Text,
 }
 
 /// A column of a table.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ColumnType {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+pub struct ColumnType {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
     /// Whether a row may have none.
-    #[cfg_attr(not(feature = "tables"), expect(dead_code, reason = "text has no types"))]
-    pub(crate) is_nullable: bool,
+    pub is_nullable: bool,
 }
 
 /// A flat table.
 #[derive(Debug)]
-pub(crate) struct Table {
-    pub(crate) name: &'static str,
+pub struct Table {
+    /// Its name: the rows, in the plural.
+    pub name: &'static str,
     /// The word for a row.
-    pub(crate) row: &'static str,
-    pub(crate) columns: &'static [ColumnType],
-    /// Columns in which hardly a value comes twice.
-    #[cfg_attr(not(feature = "tables"), expect(dead_code, reason = "of Parquet"))]
-    pub(crate) without_dictionary: &'static [&'static str],
+    pub row: &'static str,
+    /// Its columns.
+    pub columns: &'static [ColumnType],
+    /// Columns in which hardly a value comes twice: a dictionary of them is of no use.
+    pub without_dictionary: &'static [&'static str],
     /// The columns of the index of a database.
-    #[cfg_attr(not(feature = "tables"), expect(dead_code, reason = "of SQLite"))]
-    pub(crate) index: &'static str,
+    pub index: &'static str,
+}
+
+/// How ids are written where a format can do both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ids {
+    /// As 64 digits of hex, as Core prints them.
+    #[default]
+    Hex,
+    /// As the 32 bytes that these digits stand for, in their order.
+    Binary,
 }
 
 /// Texts, one after the other.
@@ -76,6 +95,8 @@ pub(crate) enum Values {
     U64(Vec<Option<u64>>),
     I64(Vec<Option<i64>>),
     Time(Vec<Option<u32>>),
+    /// Bytes in the order of their digits in hex.
+    Id(Vec<Option<[u8; 32]>>),
     Text(Texts),
 }
 
@@ -87,6 +108,7 @@ impl Values {
             Kind::U64 => Self::U64(Vec::new()),
             Kind::I64 => Self::I64(Vec::new()),
             Kind::Time => Self::Time(Vec::new()),
+            Kind::Id => Self::Id(Vec::new()),
             Kind::Text => Self::Text(Texts::default()),
         }
     }
@@ -98,6 +120,7 @@ impl Values {
             Self::U32(values) | Self::Time(values) => size_of_val(&**values),
             Self::U64(values) => size_of_val(&**values),
             Self::I64(values) => size_of_val(&**values),
+            Self::Id(values) => size_of_val(&**values),
             Self::Text(texts) => texts.text.len() + size_of_val(&*texts.ends),
         }
     }
@@ -106,6 +129,18 @@ impl Values {
 /// A moment in seconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Time(pub(crate) u32);
+
+/// A hash whose bytes are in the order of its digits in hex.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Id([u8; 32]);
+
+impl Id {
+    /// Of a hash whose bytes are in the order in which Core hashes them.
+    pub(crate) fn new(mut hash: [u8; 32]) -> Self {
+        hash.reverse();
+        Self(hash)
+    }
+}
 
 /// What a row has in a column.
 pub(crate) trait Value {
@@ -146,6 +181,10 @@ plain! {
     u64 => U64, value => value;
     i64 => I64, value => value;
     Time => Time, value => value.0;
+    Id => Id, value => value.0;
+    Txid => Id, value => Id::new(value.0).0;
+    BlockHash => Id, value => Id::new(value.0).0;
+    Wtxid => Id, value => Id::new(value.0).0;
 }
 
 impl Plain for &str {
@@ -204,20 +243,20 @@ macro_rules! row {
             $($(#[$of_field])* $visibility $field: $type,)*
         }
 
-        impl $crate::export::batch::Row for $name {
-            const COLUMNS: &'static [$crate::export::batch::ColumnType] = &[$(
-                $crate::export::batch::ColumnType {
+        impl $crate::batch::Row for $name {
+            const COLUMNS: &'static [$crate::batch::ColumnType] = &[$(
+                $crate::batch::ColumnType {
                     name: stringify!($field),
-                    kind: <$type as $crate::export::batch::Value>::KIND,
-                    is_nullable: <$type as $crate::export::batch::Value>::IS_NULLABLE,
+                    kind: <$type as $crate::batch::Value>::KIND,
+                    is_nullable: <$type as $crate::batch::Value>::IS_NULLABLE,
                 },
             )*];
 
-            fn push(self, columns: &mut [$crate::export::batch::Values]) {
+            fn push(self, columns: &mut [$crate::batch::Values]) {
                 let mut columns = columns.iter_mut();
                 $(
                     if let Some(values) = columns.next() {
-                        $crate::export::batch::Value::push(self.$field, values);
+                        $crate::batch::Value::push(self.$field, values);
                     }
                 )*
             }
@@ -229,7 +268,7 @@ pub(crate) use row;
 
 /// Rows as columns.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub struct Batch {
     types: &'static [ColumnType],
     values: Vec<Values>,
     rows: usize,
@@ -237,7 +276,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// No rows, with these columns.
-    pub(crate) fn new(types: &'static [ColumnType]) -> Self {
+    pub fn new(types: &'static [ColumnType]) -> Self {
         Self {
             types,
             values: types.iter().map(|column| Values::new(column.kind)).collect(),
@@ -251,61 +290,50 @@ impl Batch {
         self.rows += 1;
     }
 
-    pub(crate) fn rows(&self) -> usize {
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
         self.rows
     }
 
     /// Memory in bytes, about.
-    pub(crate) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.values.iter().map(Values::memory).sum()
     }
 
+    /// Gives the ids of a column to `change`, row by row, and with them those of another.
     #[cfg(feature = "descriptors")]
-    fn position(&self, name: &str) -> Option<usize> {
-        self.types.iter().position(|column| column.name == name)
-    }
-
-    /// The texts of a column; of no other kind.
-    #[cfg(feature = "descriptors")]
-    pub(crate) fn texts(&self, name: &str) -> impl Iterator<Item = Option<&str>> {
-        let values = self.position(name).map(|at| &self.values[at]);
-        let texts = values.and_then(|values| match values {
-            Values::Text(texts) => Some(texts.iter()),
-            _ => None,
-        });
-        texts.into_iter().flatten()
-    }
-
-    /// Gives the rows other texts in a column.
-    #[cfg(feature = "descriptors")]
-    pub(crate) fn set_texts(&mut self, name: &str, texts: impl Iterator<Item = String>) {
-        let mut values = Values::new(Kind::Text);
-        texts.for_each(|text| text.push(&mut values));
-        if let Some(at) = self.position(name) {
-            self.values[at] = values;
+    pub(crate) fn derive_ids(&mut self, from: &str, to: &str, mut derive: impl FnMut([u8; 32]) -> Id) {
+        let position = |name| self.types.iter().position(|column| column.name == name);
+        let (Some(from), Some(to)) = (position(from), position(to)) else {
+            return;
+        };
+        if let Values::Id(given) = &self.values[from] {
+            let derived = given.iter().map(|given| given.map(|given| derive(given).0));
+            self.values[to] = Values::Id(derived.collect());
         }
     }
 
     /// The rows as lines of CSV. No value has a comma, a quote or a line break. What is missing is
     /// an empty field; a moment is written as RFC 3339 does.
-    pub(crate) fn csv(&self) -> Vec<u8> {
+    pub fn csv(&self) -> Vec<u8> {
         self.lines(b"", b",", b"\n", |_, cell, line| match cell {
             None => {}
             Some(Cell::Time(seconds)) => line.extend(moment(seconds).bytes()),
-            Some(Cell::Text(text)) => line.extend(text.bytes()),
             Some(cell) => cell.write_plain(line),
         })
     }
 
     /// The rows as lines of JSON. A moment is a number of seconds since 1970.
-    pub(crate) fn jsonl(&self) -> Vec<u8> {
+    pub fn jsonl(&self) -> Vec<u8> {
         self.lines(b"{", b",", b"}\n", |name, cell, line| {
             // Names and texts are words, digits of hex and addresses.
             let _ = write!(line, "\"{name}\":");
             match cell {
                 None => line.extend(b"null"),
-                Some(Cell::Text(text)) => {
-                    let _ = write!(line, "\"{text}\"");
+                Some(cell @ (Cell::Text(_) | Cell::Id(_))) => {
+                    line.push(b'"');
+                    cell.write_plain(line);
+                    line.push(b'"');
                 }
                 Some(cell) => cell.write_plain(line),
             }
@@ -334,7 +362,7 @@ impl Batch {
     }
 
     /// Gives each row, one after the other.
-    pub(crate) fn for_each_row(&self, mut take: impl FnMut(&[Option<Cell<'_>>])) {
+    pub fn for_each_row(&self, mut take: impl FnMut(&[Option<Cell<'_>>])) {
         let mut columns: Vec<_> = self.values.iter().map(cells).collect();
         let mut row = Vec::with_capacity(columns.len());
         for _ in 0..self.rows {
@@ -346,18 +374,25 @@ impl Batch {
 }
 
 /// The head of a table in CSV.
-pub(crate) fn csv_head(types: &[ColumnType]) -> String {
+pub fn csv_head(types: &[ColumnType]) -> String {
     let names: Vec<&str> = types.iter().map(|column| column.name).collect();
     names.join(",") + "\n"
 }
 
 /// A value of a row.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Cell<'a> {
+pub enum Cell<'a> {
+    /// Yes or no.
     Bool(bool),
+    /// A number.
     Unsigned(u64),
+    /// A number that may be negative.
     Signed(i64),
+    /// A moment in seconds since 1970.
     Time(u32),
+    /// A hash, its bytes in the order of its digits in hex.
+    Id([u8; 32]),
+    /// A text.
     Text(&'a str),
 }
 
@@ -370,6 +405,7 @@ impl Cell<'_> {
             Self::Unsigned(value) => write!(line, "{value}"),
             Self::Signed(value) => write!(line, "{value}"),
             Self::Time(seconds) => write!(line, "{seconds}"),
+            Self::Id(id) => write!(line, "{}", hex::encode(id)),
             Self::Text(text) => write!(line, "{text}"),
         };
     }
@@ -387,6 +423,7 @@ fn cells(values: &Values) -> Box<dyn Iterator<Item = Option<Cell<'_>>> + '_> {
         Values::U64(values) => Box::new(values.iter().map(|value| value.map(Cell::Unsigned))),
         Values::I64(values) => Box::new(values.iter().map(|value| value.map(Cell::Signed))),
         Values::Time(values) => Box::new(values.iter().map(|value| value.map(Cell::Time))),
+        Values::Id(values) => Box::new(values.iter().map(|value| value.map(Cell::Id))),
         Values::Text(texts) => Box::new(texts.iter().map(|text| text.map(Cell::Text))),
     }
 }

@@ -1,18 +1,20 @@
 //! A row for each transaction, without its inputs and outputs.
 
 use super::{OfBlock, Product};
-use crate::export::batch::{Batch, Row, Table, Time, row};
+use crate::batch::{Batch, Row, Table, Time, row};
+use crate::sizes::Sizes;
+use blockmill_block::{BlockHash, Txid, Wtxid};
 use blockmill_chain::SpendingTransaction;
 
 row! {
     /// The words are Core's; amounts are in satoshi.
     struct TransactionRow {
         height: u32,
-        block_hash: String,
+        block_hash: BlockHash,
         block_time: Time,
         position: u32,
-        txid: String,
-        wtxid: String,
+        txid: Txid,
+        wtxid: Wtxid,
         version: u32,
         locktime: u32,
         size: u64,
@@ -47,11 +49,11 @@ impl Product for Transactions {
         let sizes = Sizes::of(spending);
         rows.push(TransactionRow {
             height: of.height,
-            block_hash: of.hash.to_string(),
+            block_hash: of.hash,
             block_time: of.time,
             position,
-            txid: transaction.txid().to_string(),
-            wtxid: transaction.wtxid().to_string(),
+            txid: transaction.txid(),
+            wtxid: transaction.wtxid(),
             version: transaction.version(),
             locktime: transaction.lock_time(),
             size: sizes.size,
@@ -63,27 +65,5 @@ impl Product for Transactions {
             input_count: spending.inputs().len() as u32,
             output_count: transaction.outputs().len() as u32,
         });
-    }
-}
-
-/// The sizes of a transaction.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
-    pub(crate) size: u64,
-    pub(crate) vsize: u64,
-    pub(crate) weight: u64,
-}
-
-impl Sizes {
-    pub(crate) fn of(spending: &SpendingTransaction<'_>) -> Self {
-        let transaction = &spending.transaction;
-        let (base, size) = (transaction.base_size() as u64, transaction.total_size() as u64);
-        // BIP 141: what is no witness counts four times.
-        let weight = base * 3 + size;
-        Self {
-            size,
-            vsize: weight.div_ceil(4),
-            weight,
-        }
     }
 }

@@ -6,7 +6,7 @@ use arrow_schema::{ArrowError, Field, Fields};
 use std::sync::Arc;
 
 /// A column of some rows.
-pub(crate) struct Column {
+pub struct Column {
     field: Field,
     values: ArrayRef,
 }
@@ -55,7 +55,7 @@ impl Column {
 }
 
 /// What a schema is made of, and the values.
-pub(crate) fn fields_and_values(columns: Vec<Column>) -> (Fields, Vec<ArrayRef>) {
+pub fn fields_and_values(columns: Vec<Column>) -> (Fields, Vec<ArrayRef>) {
     let pairs = columns.into_iter().map(|column| (column.field, column.values));
     let (fields, values): (Vec<Field>, _) = pairs.unzip();
     (fields.into(), values)

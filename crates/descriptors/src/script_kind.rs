@@ -1,37 +1,46 @@
 //! What a locking script is called, and its address, as Bitcoin Core says it.
 
 #[cfg(feature = "descriptors")]
-pub(crate) use crate::addresses::address;
+pub use crate::addresses::address;
 #[cfg(not(feature = "descriptors"))]
 use blockmill_block::Network;
 
 /// Scripts have no addresses in a build without them.
 #[cfg(not(feature = "descriptors"))]
-pub(crate) fn address(_: &[u8], _: Network) -> Option<String> {
+pub fn address(_: &[u8], _: Network) -> Option<String> {
     None
 }
 
 /// What a locking script is, by Core's `Solver`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ScriptKind<'s> {
+pub enum ScriptKind<'s> {
+    /// None of the others.
     NonStandard,
+    /// Pay to anchor.
     Anchor,
     /// The key.
     PubKey(&'s [u8]),
+    /// Pay to the hash of a key.
     PubKeyHash,
+    /// Pay to the hash of a script (BIP 16).
     ScriptHash,
     /// The number of signatures, and the keys.
     MultiSig(u8, Vec<&'s [u8]>),
+    /// Data, which nobody can spend.
     NullData,
+    /// Pay to the hash of a key, by a witness (BIP 141).
     WitnessV0KeyHash,
+    /// Pay to the hash of a script, by a witness (BIP 141).
     WitnessV0ScriptHash,
     /// The x-only key, which may be none.
     WitnessV1Taproot(&'s [u8]),
+    /// A witness program of another version.
     WitnessUnknown,
 }
 
 impl<'s> ScriptKind<'s> {
-    pub(crate) fn of(script: &'s [u8]) -> Self {
+    /// The kind of a script.
+    pub fn of(script: &'s [u8]) -> Self {
         if let [HASH160, 20, hash @ .., EQUAL] = script
             && hash.len() == 20
         {
@@ -58,7 +67,7 @@ impl<'s> ScriptKind<'s> {
     }
 
     /// Core's word.
-    pub(crate) fn word(&self) -> &'static str {
+    pub fn word(&self) -> &'static str {
         match self {
             Self::NonStandard => "nonstandard",
             Self::Anchor => "anchor",

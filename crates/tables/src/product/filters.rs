@@ -1,10 +1,10 @@
 //! The basic filter of each block (BIP 158), as Core's `getblockfilter` gives it.
 
 use super::{Complete, OfBlock, Product};
-use crate::export::batch::{Batch, Row, Table, Time, row};
+use crate::batch::{Batch, Id, Row, Table, Time, row};
 use bitcoin::bip158::{FilterHash, FilterHeader, GcsFilterWriter};
 use bitcoin::hashes::{Hash, sha256d};
-use blockmill_block::hex;
+use blockmill_block::{BlockHash, hex};
 use blockmill_chain::SpendingBlock;
 
 /// The parameters of a basic filter: the inverse of its rate of false positives, and the bits of a
@@ -17,11 +17,11 @@ const OP_RETURN: u8 = 0x6a;
 row! {
     struct FilterRow {
         height: u32,
-        block_hash: String,
+        block_hash: BlockHash,
         block_time: Time,
-        filter_hash: String,
+        filter_hash: Id,
         /// It commits to all filters below.
-        filter_header: String,
+        filter_header: Id,
         filter: String,
     }
 }
@@ -69,10 +69,11 @@ impl Product for Filters {
         let filter = filter_of(read);
         rows.push(FilterRow {
             height: of.height,
-            block_hash: of.hash.to_string(),
+            block_hash: of.hash,
             block_time: of.time,
-            filter_hash: FilterHash::from_raw_hash(sha256d::Hash::hash(&filter)).to_string(),
-            filter_header: String::new(),
+            filter_hash: Id::new(sha256d::Hash::hash(&filter).to_byte_array()),
+            // It rests on the filters below.
+            filter_header: Id::new([0; 32]),
             filter: hex::encode(&filter),
         });
     }
@@ -80,13 +81,11 @@ impl Product for Filters {
     fn completer(&self) -> Option<Complete> {
         let mut header = FilterHeader::all_zeros();
         Some(Box::new(move |rows| {
-            let hashes = rows.texts("filter_hash");
-            let hashes: Vec<FilterHash> = hashes.filter_map(|hash| hash?.parse().ok()).collect();
-            let headers = hashes.iter().map(|hash| {
-                header = hash.filter_header(&header);
-                header.to_string()
+            rows.derive_ids("filter_hash", "filter_header", |mut hash| {
+                hash.reverse();
+                header = FilterHash::from_byte_array(hash).filter_header(&header);
+                Id::new(header.to_byte_array())
             });
-            rows.set_texts("filter_header", headers);
         }))
     }
 }

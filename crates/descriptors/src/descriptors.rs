@@ -19,7 +19,7 @@ use self::grammar::{BARE_KEYS_MAX, Template, arguments, function};
 use self::keys::KeyReader;
 use self::names::KeyNames;
 use crate::addresses::script_of;
-use crate::script_pubkey::{ScriptKind, address};
+use crate::script_kind::{ScriptKind, address};
 use crate::secrets::shape;
 use bitcoin::ScriptBuf;
 use bitcoin::key::XOnlyPublicKey;
@@ -37,7 +37,14 @@ const RANGE_MAX: u32 = 1_000_000;
 
 /// Indices of descriptors with a wildcard.
 #[derive(Debug, Clone)]
-pub(crate) struct IndexRange(pub(crate) RangeInclusive<u32>);
+pub struct IndexRange(RangeInclusive<u32>);
+
+impl IndexRange {
+    /// The indices.
+    pub fn indices(&self) -> &RangeInclusive<u32> {
+        &self.0
+    }
+}
 
 impl FromStr for IndexRange {
     type Err = String;
@@ -63,17 +70,18 @@ impl FromStr for IndexRange {
 /// Why a text stands for no script. Private keys in the text are left out.
 #[derive(Debug, Error)]
 #[error("{}: {why}", shape(text))]
-pub(crate) struct NoTarget {
+pub struct NoTarget {
     text: String,
     why: String,
 }
 
 /// A locking script that is looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub(crate) script_pubkey: Vec<u8>,
+pub struct Target {
+    /// The script.
+    pub script_pubkey: Vec<u8>,
     /// Core's descriptor for it, with its checksum.
-    pub(crate) descriptor: String,
+    pub descriptor: String,
 }
 
 impl Target {
@@ -90,7 +98,7 @@ impl Target {
 ///
 /// # Errors
 /// [`NoTarget`].
-pub(crate) fn targets(text: &str, range: &RangeInclusive<u32>, network: Network) -> Result<Vec<Target>, NoTarget> {
+pub fn targets(text: &str, range: &RangeInclusive<u32>, network: Network) -> Result<Vec<Target>, NoTarget> {
     let parser = Parser {
         network,
         range,

@@ -1,18 +1,52 @@
 //! What a pass over blocks makes of them: flat tables.
 //!
-//! - [`transactions`], [`inputs`], [`outputs`], [`spenders`]: a row for each of these;
+//! - `transactions`, `inputs`, `outputs`, `spenders`: a row for each of these;
 //! - `filters` (feature `descriptors`): a row for each block.
 
 #[cfg(feature = "descriptors")]
-pub(crate) mod filters;
-pub(crate) mod inputs;
-pub(crate) mod outputs;
-pub(crate) mod spenders;
-pub(crate) mod transactions;
+mod filters;
+mod inputs;
+mod outputs;
+mod spenders;
+mod transactions;
 
-use crate::export::batch::{Batch, Table, Time};
+use crate::batch::{Batch, Table, Time};
 use blockmill_block::{BlockHash, Network};
 use blockmill_chain::{SpendingBlock, SpendingTransaction};
+
+/// The tables that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProductKind {
+    /// A row for each transaction.
+    Transactions,
+    /// A row for each input, with the coin that it spends.
+    Inputs,
+    /// A row for each output.
+    Outputs,
+    /// A row for each outpoint that is spent, with the input that spends it.
+    Spenders,
+    /// A row for each block, with its basic filter (BIP 158).
+    #[cfg(feature = "descriptors")]
+    Filters,
+}
+
+impl ProductKind {
+    pub(crate) fn product(self) -> Box<dyn Product> {
+        match self {
+            Self::Transactions => Box::new(transactions::Transactions),
+            Self::Inputs => Box::new(inputs::Inputs),
+            Self::Outputs => Box::new(outputs::Outputs),
+            Self::Spenders => Box::new(spenders::Spenders),
+            #[cfg(feature = "descriptors")]
+            Self::Filters => Box::new(filters::Filters),
+        }
+    }
+
+    /// The table.
+    pub fn table(self) -> &'static Table {
+        self.product().table()
+    }
+}
 
 /// What rows say of their block.
 #[derive(Debug)]

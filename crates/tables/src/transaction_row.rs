@@ -1,17 +1,17 @@
 //! A transaction of a block as a row of a table, with the coins that it spends.
 
-#[cfg(feature = "tables")]
+#[cfg(feature = "arrow")]
 pub(crate) mod columns;
 
-use crate::export::product::transactions::Sizes;
-use crate::script_pubkey::{ScriptKind, address};
+use crate::sizes::Sizes;
 use blockmill_block::{CoinRef, Input, Network, Output, Txid, hex};
 use blockmill_chain::{SpendingBlock, SpendingTransaction};
+use blockmill_descriptors::script_kind::{ScriptKind, address};
 use serde::Serialize;
 
 /// What is said of a block, and what all its rows have in common.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct BlockRow {
+pub struct BlockRow {
     pub(crate) height: u32,
     pub(crate) block_hash: String,
     block_time: u32,
@@ -26,7 +26,8 @@ pub(crate) struct BlockRow {
 }
 
 impl BlockRow {
-    pub(crate) fn new(read: &SpendingBlock, median_time: u32) -> Self {
+    /// Of a block, and the median of the times of it and the ten before it.
+    pub fn new(read: &SpendingBlock, median_time: u32) -> Self {
         let header = read.block.header();
         Self {
             height: read.height,
@@ -45,16 +46,18 @@ impl BlockRow {
 
 /// A row.
 #[derive(Debug, Serialize)]
-pub(crate) struct TransactionRow {
+pub struct TransactionRow {
+    /// Its block.
     #[serde(flatten)]
-    pub(crate) block: BlockRow,
+    pub block: BlockRow,
+    /// The transaction.
     #[serde(flatten)]
-    pub(crate) transaction: TransactionFields,
+    pub transaction: TransactionFields,
 }
 
 /// What is said of a transaction. The words are Core's; amounts are in satoshi, and bytes in hex.
 #[derive(Debug, Serialize)]
-pub(crate) struct TransactionFields {
+pub struct TransactionFields {
     /// Its number in the block.
     position: u32,
     txid: String,
@@ -74,7 +77,7 @@ pub(crate) struct TransactionFields {
 
 /// An input, and the coin that it spends.
 #[derive(Debug, Serialize)]
-pub(crate) struct InputRow {
+pub struct InputRow {
     /// What a coinbase's input has for an outpoint names nothing.
     pub(crate) txid: Option<String>,
     pub(crate) vout: Option<u32>,
@@ -90,8 +93,9 @@ pub(crate) struct InputRow {
     pub(crate) address: Option<String>,
 }
 
+/// An output.
 #[derive(Debug, Serialize)]
-pub(crate) struct OutputRow {
+pub struct OutputRow {
     pub(crate) vout: u32,
     pub(crate) value: i64,
     pub(crate) script: String,
@@ -134,7 +138,8 @@ impl OutputRow {
 }
 
 impl TransactionFields {
-    pub(crate) fn new(position: u32, spending: &SpendingTransaction<'_>, network: Network) -> Self {
+    /// Of a transaction with this number in its block.
+    pub fn new(position: u32, spending: &SpendingTransaction<'_>, network: Network) -> Self {
         let transaction = &spending.transaction;
         let Sizes { size, vsize, weight } = Sizes::of(spending);
         Self {
@@ -162,7 +167,7 @@ impl TransactionFields {
 }
 
 /// Memory in bytes that a row takes, about.
-pub(crate) fn memory_of_row(spending: &SpendingTransaction<'_>) -> usize {
+pub fn memory_of_row(spending: &SpendingTransaction<'_>) -> usize {
     // Bytes become hex.
     let inputs = spending.inputs().map(|(input, coin)| {
         let script = coin.map_or(0, |coin| coin.script_pubkey.len());

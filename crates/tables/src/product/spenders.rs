@@ -1,14 +1,15 @@
 //! Which input spends an outpoint.
 
 use super::{OfBlock, Product};
-use crate::export::batch::{Batch, Row, Table, Time, row};
+use crate::batch::{Batch, Row, Table, Time, row};
+use blockmill_block::Txid;
 use blockmill_chain::SpendingTransaction;
 
 row! {
     struct SpenderRow {
-        txid: String,
+        txid: Txid,
         vout: u32,
-        spending_txid: String,
+        spending_txid: Txid,
         /// The number of the input in that transaction.
         input: u32,
         height: u32,
@@ -36,13 +37,13 @@ impl Product for Spenders {
         if transaction.is_coinbase() {
             return;
         }
-        let spending_txid = transaction.txid().to_string();
+        let spending_txid = transaction.txid();
         for (number, (input, _)) in (0..).zip(spending.inputs()) {
             let outpoint = input.previous_output();
             rows.push(SpenderRow {
-                txid: outpoint.txid.to_string(),
+                txid: outpoint.txid,
                 vout: outpoint.vout,
-                spending_txid: spending_txid.clone(),
+                spending_txid,
                 input: number,
                 height: of.height,
                 block_time: of.time,

@@ -17,7 +17,7 @@ fn params(network: Network) -> &'static Params {
 }
 
 /// The address of a script, if it has one.
-pub(crate) fn address(script_pubkey: &[u8], network: Network) -> Option<String> {
+pub fn address(script_pubkey: &[u8], network: Network) -> Option<String> {
     let script = Script::from_bytes(script_pubkey);
     let address = Address::from_script(script, params(network)).ok()?;
     Some(address.to_string())

@@ -1,8 +1,7 @@
 //! Transactions as columns, with lists of their inputs and outputs.
 
-use crate::export::column::Column;
-use crate::export::parquet::Columns;
-use crate::export::transaction_row::{BlockRow, TransactionFields, TransactionRow};
+use crate::column::Column;
+use crate::transaction_row::{BlockRow, TransactionFields, TransactionRow};
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::{BooleanArray, Int32Array, Int64Array, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field};
@@ -104,8 +103,9 @@ pub(crate) fn transaction_columns(transactions: &[&TransactionFields]) -> Result
     ])
 }
 
-impl Columns for TransactionRow {
-    const WITHOUT_DICTIONARY: &[&str] = &[
+impl TransactionRow {
+    /// Columns in which hardly a value comes twice: a dictionary of them is of no use.
+    pub const WITHOUT_DICTIONARY: &[&str] = &[
         "txid",
         "wtxid",
         "inputs.list.item.script_sig",
@@ -113,7 +113,11 @@ impl Columns for TransactionRow {
         "outputs.list.item.script",
     ];
 
-    fn columns(rows: &[Self]) -> Result<Vec<Column>, ArrowError> {
+    /// The columns of some rows; of no rows, too.
+    ///
+    /// # Errors
+    /// That a list has more items than fit into a column.
+    pub fn columns(rows: &[Self]) -> Result<Vec<Column>, ArrowError> {
         let heights = rows.iter().map(|row| row.block.height);
         let blocks: Vec<_> = rows.iter().map(|row| Some(&row.block)).collect();
         let transactions: Vec<_> = rows.iter().map(|row| &row.transaction).collect();

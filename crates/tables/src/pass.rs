@@ -1,0 +1,169 @@
+//! The rows of some blocks for several tables at once.
+//!
+//! Threads make the rows of runs of blocks with [`Makers`], each run by itself, and convert them.
+//! One thread takes them in the order of blocks with [`Completers`]: some tables say in a row what
+//! rests on all blocks below it.
+
+use crate::batch::{Batch, Table};
+use crate::product::{Complete, OfBlock, Product, ProductKind};
+use blockmill_block::Network;
+use blockmill_chain::SpendingBlock;
+
+/// Bytes of the blocks whose rows are made by a thread at a time.
+pub const RUN_BYTES: u64 = 4 << 20;
+
+/// Memory in bytes of the rows that a thread converts together, about. Those of a usual run take
+/// less.
+pub const ROWS_BYTES: usize = 24 << 20;
+
+/// What threads make rows with.
+pub struct Makers(Vec<Maker>);
+
+struct Maker {
+    product: Box<dyn Product>,
+    /// Whether rows are completed in the order of blocks.
+    is_in_order: bool,
+}
+
+/// Rows of a table.
+pub enum Made<T> {
+    /// They are converted; with their number.
+    Piece(T, u64),
+    /// They are completed and converted in the order of blocks.
+    Rows(Batch),
+}
+
+/// What was made of some blocks.
+pub struct MadeOfBlocks<T> {
+    /// The rows, each with the number of its table.
+    pub rows: Vec<(usize, Made<T>)>,
+    /// The number of their transactions.
+    pub transactions: u64,
+}
+
+impl Maker {
+    fn make<T, E>(
+        &self,
+        number: usize,
+        rows: Batch,
+        convert: &dyn Fn(usize, Batch) -> Result<T, E>,
+    ) -> Result<Made<T>, E> {
+        if self.is_in_order {
+            return Ok(Made::Rows(rows));
+        }
+        let count = rows.rows() as u64;
+        Ok(Made::Piece(convert(number, rows)?, count))
+    }
+
+    fn empty(&self) -> Batch {
+        Batch::new(self.product.table().columns)
+    }
+}
+
+impl Makers {
+    /// Makers of these tables.
+    pub fn new(kinds: &[ProductKind]) -> Self {
+        let maker = |kind: &ProductKind| {
+            let product = kind.product();
+            Maker {
+                is_in_order: product.completer().is_some(),
+                product,
+            }
+        };
+        Self(kinds.iter().map(maker).collect())
+    }
+
+    /// The tables.
+    pub fn tables(&self) -> impl ExactSizeIterator<Item = &'static Table> {
+        self.0.iter().map(|maker| maker.product.table())
+    }
+
+    /// What completes the rows.
+    pub fn completers(&self) -> Completers {
+        Completers(self.0.iter().map(|maker| maker.product.completer()).collect())
+    }
+
+    /// Whether the rows of a block rest on all blocks below it. Those must be gone over, too.
+    pub fn rests_on_blocks_below(&self) -> bool {
+        self.0.iter().any(|maker| maker.is_in_order)
+    }
+
+    /// Makes the rows of some blocks, and converts them, many at a time. If they are not written,
+    /// only what later ones rest on is made.
+    ///
+    /// # Errors
+    /// Those of blocks and of `convert`.
+    pub fn make<T, E>(
+        &self,
+        blocks: impl Iterator<Item = Result<SpendingBlock, E>>,
+        network: Network,
+        is_written: bool,
+        convert: &dyn Fn(usize, Batch) -> Result<T, E>,
+    ) -> Result<MadeOfBlocks<T>, E> {
+        let mut made = MadeOfBlocks {
+            rows: Vec::new(),
+            transactions: 0,
+        };
+        let mut tables: Vec<_> = self.0.iter().map(|maker| (maker, maker.empty())).enumerate().collect();
+        tables.retain(|(_, (maker, _))| is_written || maker.is_in_order);
+        for read in blocks {
+            let read = read?;
+            let of = OfBlock::new(&read, network);
+            for (_, (maker, rows)) in &mut tables {
+                maker.product.add_block(&of, &read, rows);
+            }
+            for (position, spending) in (0..).zip(read.transactions()) {
+                made.transactions += 1;
+                for (_, (maker, rows)) in &mut tables {
+                    maker.product.add_transaction(&of, position, &spending, rows);
+                }
+                let memory: usize = tables.iter().map(|(_, (_, rows))| rows.memory()).sum();
+                if memory > ROWS_BYTES {
+                    for (number, (maker, rows)) in &mut tables {
+                        let full = std::mem::replace(rows, maker.empty());
+                        made.rows.push((*number, maker.make(*number, full, convert)?));
+                    }
+                }
+            }
+        }
+        for (number, (maker, rows)) in tables {
+            if rows.rows() > 0 {
+                made.rows.push((number, maker.make(number, rows, convert)?));
+            }
+        }
+        Ok(made)
+    }
+}
+
+/// What completes rows in the order of blocks.
+pub struct Completers(Vec<Option<Complete>>);
+
+impl Completers {
+    /// Completes and converts what was made of a table, unless that is done. Returns the number of
+    /// rows, too.
+    ///
+    /// # Errors
+    /// Those of `convert`.
+    pub fn complete<T, E>(
+        &mut self,
+        number: usize,
+        made: Made<T>,
+        convert: &dyn Fn(usize, Batch) -> Result<T, E>,
+    ) -> Result<(T, u64), E> {
+        match made {
+            Made::Piece(piece, count) => Ok((piece, count)),
+            Made::Rows(mut rows) => {
+                self.pass_over(number, &mut rows);
+                let count = rows.rows() as u64;
+                Ok((convert(number, rows)?, count))
+            }
+        }
+    }
+
+    /// Notes rows that are not written.
+    pub fn pass_over(&mut self, number: usize, rows: &mut Batch) {
+        if let Some(complete) = &mut self.0[number] {
+            complete(rows);
+        }
+    }
+}
