@@ -65,14 +65,14 @@ python: deps fetch
 	@python3 -m venv $(PYTHON_ENV) && $(PYTHON_ENV)/bin/python -m pip install -q --disable-pip-version-check -r bindings/python/tests/requirements.txt \
 		|| { rm -rf $(PYTHON_ENV); echo "no virtual environment with maturin and distributed: the Python package is left out"; }
 	@if [ -d $(PYTHON_ENV) ]; then set -e; \
-		$(CARGO) build --release --workspace --example core_folder $(CARGO_FLAGS); \
+		$(CARGO) build --release --workspace --bin blockmill --example core_folder $(CARGO_FLAGS); \
 		$(CORE_FOLDER) $(PYTHON_CHAINS)/small 160 2000; \
 		$(CORE_FOLDER) $(PYTHON_CHAINS)/large 600 60000; \
 		if [ -d $(REAL_CHAINS) ]; then $(CORE_FOLDER) $(PYTHON_CHAINS)/main $(REAL_CHAINS)/mainnet_0_14131.dat; fi; \
 		$(PYTHON_ENV)/bin/maturin build --release -m bindings/python/Cargo.toml --out target/wheels $(CARGO_FLAGS); \
 		$(PYTHON_ENV)/bin/python -m pip install -q --disable-pip-version-check --no-deps target/wheels/*.whl; \
 		(cd bindings/python && ../../$(PYTHON_ENV)/bin/python -m mypy --cache-dir ../../target/mypy python tests); \
-		BLOCKMILL_CHAINS=$(CURDIR)/$(PYTHON_CHAINS) $(PYTHON_ENV)/bin/python -m pytest -q -p no:cacheprovider bindings/python; \
+		BLOCKMILL_CHAINS=$(CURDIR)/$(PYTHON_CHAINS) BLOCKMILL_COMMAND=$(CURDIR)/target/release/blockmill $(PYTHON_ENV)/bin/python -m pytest -q -p no:cacheprovider bindings/python; \
 	fi
 
 test: kernel-deps fetch python-modules

@@ -31,6 +31,16 @@ pub enum ProductKind {
 }
 
 impl ProductKind {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Transactions,
+        Self::Inputs,
+        Self::Outputs,
+        Self::Spenders,
+        #[cfg(feature = "descriptors")]
+        Self::Filters,
+    ];
+
     pub(crate) fn product(self) -> Box<dyn Product> {
         match self {
             Self::Transactions => Box::new(transactions::Transactions),

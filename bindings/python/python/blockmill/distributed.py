@@ -27,24 +27,19 @@ from . import (
     Chain,
     Finding,
     Key,
-    OnProgress,
     Part,
-    PathLike,
-    Paths,
     Progress,
     Report,
     Signatures,
     UnreadableError,
     UsageError,
     _findings,
-    _hear,
-    _path,
-    _paths,
     _report,
     audit_merge,
 )
 from ._blockmill import audit_part as _audit_part
 from ._blockmill import index_chain, join_parts
+from ._shared import OnProgress, PathLike, Paths, hear_with, path_text, path_texts
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -77,7 +72,7 @@ def _stop_if_cancelled(name: str) -> Callable[[Progress], None]:
 def _index(
     name: str, blocks: list[str], network: str, challenge: bytes | None, snapshot: str
 ) -> Chain | dict[str, Any]:
-    return index_chain(blocks, network, challenge, None, snapshot, _hear(_stop_if_cancelled(name)))
+    return index_chain(blocks, network, challenge, None, snapshot, hear_with(_stop_if_cancelled(name)))
 
 
 def _plan(
@@ -90,7 +85,7 @@ def _plan(
 def _part(
     name: str, chain: Chain, key: Key, first: int, last: int, threads: int, signatures: Signatures
 ) -> tuple[bytes, float]:
-    hear = _hear(_stop_if_cancelled(name))
+    hear = hear_with(_stop_if_cancelled(name))
     data, unreadable, cpu = _audit_part(chain, key, first, last, threads, signatures, hear)
     if data is None:
         raise UnreadableError(_findings(unreadable))
@@ -179,7 +174,7 @@ def audit(
     key = Key.draw()
     tasks = _Tasks(client, key.run, retries)
     try:
-        paths, set_path = _paths(blocks), _path(snapshot)
+        paths, set_path = path_texts(blocks), path_text(snapshot)
         chain = tasks.submit("index", "0", _index, paths, network, signet_challenge, set_path, named=True)
         plan = tasks.submit("plan", "0", _plan, chain, part_bytes).result()
         if isinstance(plan, dict):
