@@ -62,7 +62,7 @@ REAL_CHAINS := ../shared/data/chains
 
 python: deps fetch
 	@rm -rf $(PYTHON_ENV) $(PYTHON_CHAINS) target/wheels
-	@python3 -m venv $(PYTHON_ENV) && $(PYTHON_ENV)/bin/python -m pip install -q --disable-pip-version-check -r bindings/python/tests/requirements.txt \
+	@python3 -m venv $(PYTHON_ENV) && $(PYTHON_ENV)/bin/python -m pip install -q --disable-pip-version-check -r bindings/python/tests/requirements$(if $(READERS),-$(READERS)).txt \
 		|| { rm -rf $(PYTHON_ENV); echo "no virtual environment with maturin and distributed: the Python package is left out"; }
 	@if [ -d $(PYTHON_ENV) ]; then set -e; \
 		$(CARGO) build --release --workspace --bin blockmill --example core_folder $(CARGO_FLAGS); \

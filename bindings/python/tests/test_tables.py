@@ -216,7 +216,8 @@ def test_a_damaged_block_is_an_error_in_each_library(data: Data, tmp_path: Path)
         with pytest.raises(blockmill.FileError, match="undo"):
             read()
     for read in (lambda: pyarrow.table(table), lambda: polars.DataFrame(table)):
-        with pytest.raises(Exception, match="undo"):
+        # An older polars panics, which is no `Exception`.
+        with pytest.raises(BaseException, match="undo"):
             read()
     with pytest.raises(Exception, match="undo"):
         duckdb.sql("select count(script) from made").fetchall()

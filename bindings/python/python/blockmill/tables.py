@@ -64,7 +64,8 @@ class Table:
         """Raises the table's own error where `read` raises another library's for it."""
         try:
             return read()
-        except Exception as error:
+        except BaseException as error:
+            # An older polars panics, which is no `Exception`.
             try:
                 self._rows.raise_last()
             except BaseException as own:
