@@ -54,7 +54,8 @@ def test_answers_are_those_of_exported_files(data: Data, tmp_path: Path) -> None
     assert len(questions.QUESTIONS) == 5
     for question in questions.QUESTIONS:
         answer = question(utxos, tmp_path / "picture.svg")
-        assert len(answer) > 1, question.__name__
+        # The chain is of one day.
+        assert len(answer) > (0 if "age" in question.__name__ else 1), question.__name__
         assert answer.equals(question(exported, tmp_path / "again.svg")), question.__name__
         assert (tmp_path / "picture.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
     balances = questions.largest_balances(utxos, tmp_path / "picture.svg")
