@@ -25,6 +25,7 @@ struct BlockRows {
     threads: usize,
     /// Whether it does not matter that other blocks are hidden.
     may_be_partial: bool,
+    is_alone: bool,
 }
 
 /// What is asked of a table.
@@ -35,6 +36,8 @@ pub(crate) struct Wanted {
     pub(crate) ids: Ids,
     pub(crate) threads: usize,
     pub(crate) may_be_partial: bool,
+    /// Whether blocks below are left out on which rows rest.
+    pub(crate) is_alone: bool,
 }
 
 /// The table with this name.
@@ -69,6 +72,7 @@ pub(crate) fn rows(blocks: &Arc<ChainBlocks>, network: Network, wanted: &Wanted)
         schema,
         threads: wanted.threads,
         may_be_partial: wanted.may_be_partial,
+        is_alone: wanted.is_alone,
     }))
 }
 
@@ -120,7 +124,7 @@ impl Source for BlockRows {
         let mut completers = makers.completers();
         let below = self.heights.start().checked_sub(1);
         let mut done = Ok(());
-        if let Some(below) = below.filter(|_| makers.rests_on_blocks_below()) {
+        if let Some(below) = below.filter(|_| !self.is_alone && makers.rests_on_blocks_below()) {
             done = self.go(&makers, &mut completers, 0..=below, None, stop);
         }
         if done.is_ok() {

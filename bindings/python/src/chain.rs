@@ -80,8 +80,9 @@ impl Chain {
         reasons.map(ToString::to_string).collect()
     }
 
-    /// A table of the blocks of some heights.
-    #[pyo3(signature = (name, first, last, binary, threads_wanted, may_be_partial))]
+    /// A table of the blocks of some heights. Rows that rest on those of blocks below have what is
+    /// theirs alone, if `is_alone` says so.
+    #[pyo3(signature = (name, first, last, binary, threads_wanted, may_be_partial, is_alone))]
     #[expect(clippy::too_many_arguments, reason = "the Python code around it has names for them")]
     fn table(
         &self,
@@ -92,6 +93,7 @@ impl Chain {
         binary: bool,
         threads_wanted: Option<usize>,
         may_be_partial: bool,
+        is_alone: bool,
     ) -> PyResult<Rows> {
         let network: Network = self.network.parse().map_err(|why| usage(format!("network: {why}")))?;
         let wanted = Wanted {
@@ -101,6 +103,7 @@ impl Chain {
             ids: ids(binary),
             threads: threads(threads_wanted)?,
             may_be_partial,
+            is_alone,
         };
         Ok(py.detach(|| rows(&self.blocks, network, &wanted))?)
     }

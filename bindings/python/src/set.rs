@@ -335,6 +335,7 @@ impl Set {
             ids: ids(binary),
             threads: opened.threads,
             may_be_partial: false,
+            is_alone: false,
         };
         Ok(run(py, hear, |stop, observer| {
             let chain = opened.chain(stop, observer)?;

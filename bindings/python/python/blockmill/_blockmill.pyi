@@ -62,6 +62,7 @@ class Chain:
         binary: bool,
         threads_wanted: int | None,
         may_be_partial: bool,
+        is_alone: bool,
     ) -> Rows:
         """A table of the blocks of some heights."""
     def ranges(self, bytes: int) -> list[tuple[int, int, int]]:

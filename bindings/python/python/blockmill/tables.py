@@ -348,7 +348,7 @@ class Blocks(_BlockTables):
         return f"Blocks(network={self.network!r}, height={self.height})"
 
     def _table(self, name: str, first: int, last: int | None, binary: bool) -> Rows:
-        return self.chain.table(name, first, last, binary, self._threads, self._partial)
+        return self.chain.table(name, first, last, binary, self._threads, self._partial, False)
 
 
 def open(
