@@ -321,7 +321,8 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 threading.Timer(float(sys.argv[3]), interrupt).start()
 try:
-    read()
+    while True:
+        read()
 except KeyboardInterrupt:
     print(time.monotonic() - sent)
 """
@@ -331,8 +332,10 @@ except KeyboardInterrupt:
 def test_an_interrupt_ends_it_soon(large_data: Data, what: str) -> None:
     after = "0.5" if what == "feed" else "0.02"
     command = [sys.executable, "-c", INTERRUPTED, str(large_data.folder), what, after]
-    waited = [float(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(3)]
-    # A busy machine may take its time once.
+    waited: list[float] = []
+    # A busy machine may take its time.
+    while len(waited) < 10 and min(waited, default=1.0) >= 0.1:
+        waited.append(float(subprocess.run(command, check=True, capture_output=True).stdout))
     assert min(waited) < 0.1, waited
 
 
