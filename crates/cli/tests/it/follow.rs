@@ -8,6 +8,7 @@ mod document;
 mod hours;
 pub(crate) mod node;
 mod pace;
+mod shared_watch;
 mod sockets;
 
 use crate::common::{Rng, Scratch, blockmill, run, stats};
