@@ -11,13 +11,13 @@ use bitcoin::{Block, OutPoint, ScriptBuf};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-const TABLES: [&str; 4] = ["transactions", "inputs", "outputs", "spenders"];
+pub(crate) const TABLES: [&str; 4] = ["transactions", "inputs", "outputs", "spenders"];
 
-fn export(table: &str, arguments: &[String], more: &[&str]) -> Run {
+pub(crate) fn export(table: &str, arguments: &[String], more: &[&str]) -> Run {
     run(blockmill().args(["export", table]).args(arguments).args(more))
 }
 
-fn to_stdout(table: &str, arguments: &[String], more: &[&str]) -> Vec<Value> {
+pub(crate) fn to_stdout(table: &str, arguments: &[String], more: &[&str]) -> Vec<Value> {
     let with: Vec<&str> = ["--format", "jsonl", "--out", "-"]
         .into_iter()
         .chain(more.iter().copied())
@@ -162,24 +162,24 @@ fn one_pass_makes_several_tables() {
 
 /// What a program in Python reads, as lines of JSON; moments in seconds since 1970, and bytes in
 /// hex.
-const PARQUET: &str = "
+pub(crate) const PARQUET: &str = "
 import json, sys, pyarrow.parquet as pq
 for row in pq.read_table(sys.argv[1]).to_pylist():
     assert row['block_time'].utcoffset().total_seconds() == 0
     print(json.dumps(row | {'block_time': int(row['block_time'].timestamp())}, default=bytes.hex))
 ";
-const ARROW: &str = "
+pub(crate) const ARROW: &str = "
 import json, sys, pyarrow as pa
 for row in pa.ipc.open_stream(sys.argv[1]).read_all().to_pylist():
     assert row['block_time'].utcoffset().total_seconds() == 0
     print(json.dumps(row | {'block_time': int(row['block_time'].timestamp())}, default=bytes.hex))
 ";
-const DUCKDB: &str = "
+pub(crate) const DUCKDB: &str = "
 import json, sys, duckdb
 rows = duckdb.sql(f\"select * replace (epoch(block_time)::bigint as block_time) from '{sys.argv[1]}'\")
 for row in rows.fetchall(): print(json.dumps(dict(zip(rows.columns, row)), default=bytes.hex))
 ";
-const SQLITE: &str = "
+pub(crate) const SQLITE: &str = "
 import json, sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
 tables = db.execute(\"select name from sqlite_master where type = 'table' and name != 'metadata'\")
