@@ -3,6 +3,7 @@
 mod blocks;
 mod coins;
 mod pass;
+mod plan;
 mod tables;
 
 use crate::arguments::export::{ExportCommand, TableKind};
