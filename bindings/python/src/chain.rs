@@ -1,10 +1,9 @@
 //! A chain of block files that were searched.
 
+use crate::arguments::{ids, threads};
 use crate::blocks::{Wanted, kind_of, rows};
 use crate::reports::usage;
-use crate::set::ids;
 use crate::table::Rows;
-use crate::work::threads;
 use blockmill_block::Network;
 use blockmill_chain::ChainBlocks;
 use blockmill_rules::Params;

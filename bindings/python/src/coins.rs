@@ -1,7 +1,7 @@
 //! The coins of a set as a table.
 
 use crate::fault::Fault;
-use crate::set::Opened;
+use crate::opened::Opened;
 use crate::stream::Take;
 use crate::table::Source;
 use arrow_array::RecordBatch;

@@ -4,12 +4,14 @@
 //! Work is done on threads of its own, without the interpreter's lock. Meanwhile the calling thread
 //! looks for signals, and calls back what the work has to say.
 
+mod arguments;
 mod blocks;
 mod chain;
 mod coins;
 mod fault;
 mod feed;
 mod key;
+mod opened;
 mod process;
 mod reports;
 mod set;

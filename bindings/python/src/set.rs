@@ -1,94 +1,25 @@
 //! The UTXO set of a data directory.
 
+use crate::arguments::{ids, threads};
 use crate::blocks::{Wanted, kind_of, rows};
 use crate::coins::CoinRows;
 use crate::fault::Fault;
 use crate::feed::Events;
+use crate::opened::Opened;
 use crate::process::Process;
 use crate::table::Rows;
-use crate::work::{run, threads};
+use crate::work::run;
 use blockmill_block::{OutPoint, hex};
-use blockmill_chain::{ChainBlocks, Observer};
 use blockmill_coins::stats::Hashes;
-use blockmill_coins::{StatsBuilder, StatsPart, Tip};
-use blockmill_datadir::{Batch, ChainId, CoinLookup, Earlier, Reach, UtxoSet};
+use blockmill_coins::{StatsBuilder, StatsPart};
+use blockmill_datadir::{Batch, ChainId, CoinLookup, Earlier, Reach};
 use blockmill_descriptors::{ScriptKind, address, targets};
-use blockmill_tables::batch::Ids;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-
-/// A data directory, and the block of it that was the tip when it was opened.
-pub(crate) struct Opened {
-    path: PathBuf,
-    /// Block files beside those that the directory was made from.
-    blocks: Vec<PathBuf>,
-    reach: Reach,
-    threads: usize,
-    chain_id: ChainId,
-    tip: Tip,
-    lookup: OnceLock<CoinLookup>,
-    chain: OnceLock<Arc<ChainBlocks>>,
-}
-
-impl Opened {
-    /// The set as it is after the block that was the tip.
-    pub(crate) fn set(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<UtxoSet, Fault> {
-        let set = UtxoSet::open_with(&self.path, self.threads, self.reach)?;
-        if set.tip() == self.tip {
-            return Ok(set);
-        }
-        let set = set.at(self.earlier(), stop, observer)?;
-        self.check_tip(&set.tip())?;
-        Ok(set)
-    }
-
-    fn earlier(&self) -> Earlier<'_> {
-        Earlier {
-            height: self.tip.height,
-            sources: &self.blocks,
-        }
-    }
-
-    /// Checks that the chain still has the block.
-    fn check_tip(&self, found: &Tip) -> Result<(), Fault> {
-        if *found == self.tip {
-            return Ok(());
-        }
-        let Tip { height, hash } = self.tip;
-        Err(Fault::File(format!(
-            "{}: block {hash} (height {height}) is no longer on the chain: open the directory anew",
-            self.path.display()
-        )))
-    }
-
-    fn lookup(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<&CoinLookup, Fault> {
-        if let Some(lookup) = self.lookup.get() {
-            return Ok(lookup);
-        }
-        let mut lookup = CoinLookup::open_with(&self.path, self.reach)?;
-        if lookup.tip() != self.tip {
-            lookup = lookup.at(self.earlier(), self.threads, stop, observer)?;
-            self.check_tip(&lookup.tip())?;
-        }
-        Ok(self.lookup.get_or_init(|| lookup))
-    }
-
-    fn chain(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<&Arc<ChainBlocks>, Fault> {
-        if let Some(chain) = self.chain.get() {
-            return Ok(chain);
-        }
-        let directory = blockmill_datadir::DataDir::open_to_read(&self.path)?;
-        let mut chain = directory.blocks(&self.tip)?;
-        if !chain.add_files(&self.blocks, stop, observer)? {
-            return Err(Fault::Stopped);
-        }
-        Ok(self.chain.get_or_init(|| Arc::new(chain)))
-    }
-}
 
 /// The scripts that texts stand for: each with the numbers of the texts.
 fn scripts(texts: &[String], last_index: u32, chain_id: &ChainId) -> Result<HashMap<Vec<u8>, Vec<usize>>, Fault> {
@@ -103,10 +34,6 @@ fn scripts(texts: &[String], last_index: u32, chain_id: &ChainId) -> Result<Hash
         }
     }
     Ok(scripts)
-}
-
-pub(crate) fn ids(binary: bool) -> Ids {
-    if binary { Ids::Binary } else { Ids::Hex }
 }
 
 /// The set of a data directory, as it was after the block that was the tip when it was opened.

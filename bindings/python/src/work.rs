@@ -1,5 +1,6 @@
 //! Audits, and what they say on their way.
 
+use crate::arguments::threads;
 use crate::chain::{Chain, params};
 use crate::key::Key;
 use crate::reports::{self, AuditFault, PartError, findings, usage};
@@ -15,7 +16,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 /// Time between two looks for signals, and between two calls of what hears of the progress.
@@ -176,14 +176,6 @@ fn verifier(signatures: Signatures) -> Arc<CoreVerifier> {
         Signatures::OneByOne => CoreVerifier::new(blockmill_script::Signatures::OneByOne),
         Signatures::Lanes => CoreVerifier::new(blockmill_script::Signatures::Lanes),
     })
-}
-
-pub(crate) fn threads(threads: Option<usize>) -> PyResult<usize> {
-    match threads {
-        Some(0) => Err(usage("threads: at least 1 is needed")),
-        Some(threads) => Ok(threads),
-        None => Ok(available_parallelism().map_or(1, usize::from)),
-    }
 }
 
 fn headers(bytes: Option<&[u8]>) -> PyResult<Vec<Header>> {
