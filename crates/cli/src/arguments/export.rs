@@ -189,11 +189,12 @@ pub(crate) struct ExportBlocksArguments {
 pub(crate) struct ExportTablesArguments {
     #[command(flatten)]
     pub(crate) pass: PassArguments,
-    /// Further tables of the same pass; each goes to a file of its name in the folder --out, or with
-    /// --partition to a folder there
+    /// Further tables of the same pass; each goes to a file of its name in the folder --out, or
+    /// with --partition to a folder there
     #[arg(long, value_name = "TABLE", value_delimiter = ',')]
     pub(crate) and: Vec<TableKind>,
-    /// Write a file for each so many heights to the folder --out, and a manifest, blockmill.json
+    /// Write a file for each so many heights to the folder --out, and a manifest, blockmill.json;
+    /// --force removes the table that is there first
     #[arg(long, value_name = "BLOCKS", value_parser = value_parser!(u32).range(1..))]
     pub(crate) partition: Option<u32>,
     /// Go on with the files of an earlier call with --partition: keep those that are full and still
