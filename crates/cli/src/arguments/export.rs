@@ -1,6 +1,6 @@
 //! The arguments of `blockmill export`.
 
-use super::shared::{AtArgument, Force, OlderArgument};
+use super::shared::{AtArgument, Force, OlderArgument, SetArguments};
 use super::values::{HexBytes, network, parse_hex};
 use blockmill_block::Network;
 #[cfg(feature = "descriptors")]
@@ -26,6 +26,8 @@ pub(crate) enum ExportCommand {
     /// Write the basic filter (BIP 158) of each of some blocks, and its header
     #[cfg(feature = "descriptors")]
     Filters(ExportTablesArguments),
+    /// Write for each transaction of some blocks where it lies in the block files
+    Positions(ExportTablesArguments),
 }
 
 /// A flat table of a pass over blocks.
@@ -41,6 +43,7 @@ pub(crate) enum TableKind {
 
 impl TableKind {
     pub(crate) fn product(self) -> ProductKind {
+    Positions,
         match self {
             Self::Transactions => ProductKind::Transactions,
             Self::Inputs => ProductKind::Inputs,
@@ -52,6 +55,7 @@ impl TableKind {
     }
 }
 
+            Self::Positions => ProductKind::Positions,
 /// The format of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TableFormat {
