@@ -301,6 +301,11 @@ impl<'a> Transaction<'a> {
         self.layout.raw(self.bytes)
     }
 
+    /// Offset in bytes of its first byte from the start of what was decoded, which is its block.
+    pub fn offset(&self) -> usize {
+        self.layout.start as usize
+    }
+
     /// Length in bytes with witnesses.
     pub fn total_size(&self) -> usize {
         (self.layout.end - self.layout.start) as usize

@@ -362,17 +362,22 @@ impl ChainBlocks {
     /// [`BlockReadError::AboveTip`], [`InNoFile`](BlockReadError::InNoFile),
     /// [`Unreadable`](BlockReadError::Unreadable) or [`Rejected`](BlockReadError::Rejected).
     pub fn block(&self, height: u32) -> Result<Block, BlockReadError> {
+        self.block_and_position(height).map(|(block, _)| block)
+    }
+
+    /// As [`block`](Self::block), with the position of the copy, if it is in a file.
+    fn block_and_position(&self, height: u32) -> Result<(Block, Option<Position>), BlockReadError> {
         let hash = self.hash(height)?;
         let mut problem = None;
         if height == 0
             && self.copies(0).is_empty()
             && let Ok(block) = Block::decode(self.params().genesis_block())
         {
-            return Ok(block);
+            return Ok((block, None));
         }
         for copy in self.copies(height) {
             match read_copy(&self.files, copy.position, &hash, self.params(), height) {
-                Ok(block) => return Ok(block),
+                Ok(block) => return Ok((block, Some(copy.position))),
                 Err(bad) => {
                     problem.get_or_insert_with(|| self.unusable(hash, height, copy.position, bad));
                 }

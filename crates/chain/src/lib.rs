@@ -64,4 +64,4 @@ pub use report::{
     BlockChange, Event, Indexing, Leftover, Level, NotWhole, Observer, Older, Progress, Rejected, RunOutcome,
     Signatures, Unreadable, Wholeness,
 };
-pub use spending_block::{SpendingBlock, SpendingTransaction};
+pub use spending_block::{FoundAt, SpendingBlock, SpendingTransaction};

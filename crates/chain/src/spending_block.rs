@@ -3,6 +3,16 @@
 use blockmill_block::{Block, BlockUndo, CoinRef, Coins, Input, Transaction};
 use blockmill_rules::sigops::{legacy_count, transaction_cost};
 use blockmill_rules::{ScriptFlags, money_range};
+use std::path::PathBuf;
+
+/// Where a copy of a block lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundAt {
+    /// The block file.
+    pub path: PathBuf,
+    /// Offset of the block in it in bytes, after magic and length.
+    pub offset: u64,
+}
 
 /// A block, and the coins that it spends.
 #[derive(Debug, Clone)]
@@ -11,6 +21,9 @@ pub struct SpendingBlock {
     pub height: u32,
     /// The block.
     pub block: Block,
+    /// The copy of the block that was read. None for a network's first block where it is in no
+    /// file.
+    pub found_at: Option<FoundAt>,
     /// A coin for each input but the coinbase's.
     pub undo: BlockUndo,
     /// The flags under which its scripts run.

@@ -218,11 +218,20 @@ pub(crate) struct BalanceArguments {
     /// Indices of descriptors with a wildcard, END or BEGIN-END
     #[arg(long, value_name = "RANGE", default_value = "1000")]
     pub(crate) range: IndexRange,
-    /// Print JSON, with the keys of Bitcoin Core's scantxoutset
+    /// Print a row for each text that is asked for, with the number of its coins and their sum in
+    /// satoshi, instead of the coins
+    #[arg(long)]
+    pub(crate) table: bool,
+    /// Print JSON, with the keys of Bitcoin Core's scantxoutset; with --table, balances instead of
+    /// unspents
     #[arg(long)]
     pub(crate) json: bool,
+    /// More of them, one a line; empty lines, and those that begin with #, are passed over; - is
+    /// standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from_file: Option<PathBuf>,
     /// Addresses, output descriptors, and scripts as raw:HEX
-    #[arg(value_name = "ADDRESS|DESCRIPTOR|raw:HEX", required = true)]
+    #[arg(value_name = "ADDRESS|DESCRIPTOR|raw:HEX", required_unless_present = "from_file")]
     pub(crate) targets: Vec<String>,
 }
 

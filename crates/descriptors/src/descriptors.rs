@@ -94,20 +94,13 @@ impl Target {
 }
 
 /// The scripts that a text stands for: an address, a descriptor, or `raw:` and the script in hex.
-/// Descriptors with a wildcard stand for those of all indices in `range`.
+/// Descriptors with a wildcard stand for those of all indices in `range`. For many texts there is
+/// [`TargetReader`].
 ///
 /// # Errors
 /// [`NoTarget`].
 pub fn targets(text: &str, range: &RangeInclusive<u32>, network: Network) -> Result<Vec<Target>, NoTarget> {
-    let parser = Parser {
-        network,
-        range,
-        secp: Secp256k1::new(),
-    };
-    parser.targets(text).map_err(|why| NoTarget {
-        text: text.to_owned(),
-        why,
-    })
+    TargetReader::new(range, network).targets(text)
 }
 
 /// The checksum is that of BIP 380. Texts that cannot have one are never made here.
@@ -119,14 +112,35 @@ fn with_checksum(descriptor: &str) -> String {
     }
 }
 
-struct Parser<'a> {
+/// Reads many texts one after the other: what is the same for all is made once.
+pub struct TargetReader<'a> {
     network: Network,
     range: &'a RangeInclusive<u32>,
     secp: Secp256k1<All>,
 }
 
-impl Parser<'_> {
-    fn targets(&self, text: &str) -> Result<Vec<Target>, String> {
+impl<'a> TargetReader<'a> {
+    /// A reader for a network. Descriptors with a wildcard stand for all indices in `range`.
+    pub fn new(range: &'a RangeInclusive<u32>, network: Network) -> Self {
+        Self {
+            network,
+            range,
+            secp: Secp256k1::new(),
+        }
+    }
+
+    /// As the function [`targets`].
+    ///
+    /// # Errors
+    /// [`NoTarget`].
+    pub fn targets(&self, text: &str) -> Result<Vec<Target>, NoTarget> {
+        self.of_text(text).map_err(|why| NoTarget {
+            text: text.to_owned(),
+            why,
+        })
+    }
+
+    fn of_text(&self, text: &str) -> Result<Vec<Target>, String> {
         if let Some(script) = text.strip_prefix("raw:") {
             return self.raw(script);
         }

@@ -28,5 +28,5 @@ pub mod script_kind;
 pub mod secrets;
 
 #[cfg(feature = "descriptors")]
-pub use descriptors::{IndexRange, NoTarget, Target, targets};
+pub use descriptors::{IndexRange, NoTarget, Target, TargetReader, targets};
 pub use script_kind::{ScriptKind, address};

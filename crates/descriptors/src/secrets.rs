@@ -2,6 +2,7 @@
 //!
 //! - [`shape`] is for texts that a user typed as an address or descriptor: every long word goes
 //!   that is not known to be public. So a key with a typing error in it goes, too.
+//! - [`target_without_keys`] is for such texts, where they were understood.
 //! - [`without_keys`] is for all other lines. Hashes and names of files stay there, so only words
 //!   go that have the form of a private key.
 
@@ -156,11 +157,18 @@ fn is_like_witness_address(word: &str) -> bool {
 
 /// A line without the words that have the form of a private key, and without the password of a URL.
 pub fn without_keys(text: &str) -> Cow<'_, str> {
-    let hidden = mapped(text, |word| has_extended(word) || is_wif(word) || has_wif(word));
+    let hidden = mapped(text, has_key_form);
     match without_password(&hidden) {
         Some(without) => Cow::Owned(without),
         None => hidden,
     }
+}
+
+/// A text that is known to be a target, without its private keys. Unlike [`without_keys`] it leaves
+/// what is public in full, such as an address that has the beginning of a private key in it.
+#[cfg(feature = "descriptors")]
+pub fn target_without_keys(text: &str) -> Cow<'_, str> {
+    mapped(text, |word| has_key_form(word) && may_be_key(word))
 }
 
 /// A text without what stands before the host in its URLs; none where there is nothing.
@@ -181,6 +189,11 @@ fn without_password(text: &str) -> Option<String> {
         }
     }
     (kept > 0).then(|| shown + &text[kept..])
+}
+
+/// Whether a word has the form of a private key, or has one in it.
+fn has_key_form(word: &str) -> bool {
+    has_extended(word) || is_wif(word) || has_wif(word)
 }
 
 /// Whether a word has an extended private key in it, by its beginning: `xprv`, `tprv`, or one of
@@ -223,6 +236,27 @@ mod tests {
     const WIF: &str = "cMahea7zqjxrtgAbB7LSGbcQUr1uX1ojuat9jZodMN87JcbXMTcA";
     const XPUB: &str = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B";
     const KEY: &str = "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798";
+
+    #[cfg(feature = "descriptors")]
+    #[test]
+    fn a_target_has_no_private_keys() {
+        for text in [
+            "2MvUp7pjS4BrV3byPrVg9pNLPPEjkZ3LtQx".to_owned(),
+            format!("raw:{}", "5a".repeat(52)),
+            format!("wsh(multi(1,[d34db33f/44h]{XPUB}/<0;1>/*,{KEY}))"),
+        ] {
+            assert_eq!(target_without_keys(&text), text);
+        }
+        for (text, shown) in [
+            (
+                format!("pkh([d34db33f/44h]{XPRV}/0h/*)#aaaaaaaa"),
+                "pkh([d34db33f/44h]***/0h/*)#aaaaaaaa",
+            ),
+            (format!("wpkh({WIF})"), "wpkh(***)"),
+        ] {
+            assert_eq!(target_without_keys(&text), shown);
+        }
+    }
 
     #[test]
     fn what_is_typed_keeps_its_shape() {

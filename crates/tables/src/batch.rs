@@ -313,12 +313,15 @@ impl Batch {
         }
     }
 
-    /// The rows as lines of CSV. No value has a comma, a quote or a line break. What is missing is
-    /// an empty field; a moment is written as RFC 3339 does.
+    /// The rows as lines of CSV, in the form of RFC 4180: hardly a text but the name of a file
+    /// needs quotes. What is missing is an empty field; a moment is written as RFC 3339 does.
     pub fn csv(&self) -> Vec<u8> {
         self.lines(b"", b",", b"\n", |_, cell, line| match cell {
             None => {}
             Some(Cell::Time(seconds)) => line.extend(moment(seconds).bytes()),
+            Some(Cell::Text(text)) if text.contains([',', '"', '\n', '\r']) => {
+                line.extend(format!("\"{}\"", text.replace('"', "\"\"")).bytes());
+            }
             Some(cell) => cell.write_plain(line),
         })
     }
@@ -326,10 +329,14 @@ impl Batch {
     /// The rows as lines of JSON. A moment is a number of seconds since 1970.
     pub fn jsonl(&self) -> Vec<u8> {
         self.lines(b"{", b",", b"}\n", |name, cell, line| {
-            // Names and texts are words, digits of hex and addresses.
+            // Names of columns are words.
             let _ = write!(line, "\"{name}\":");
             match cell {
                 None => line.extend(b"null"),
+                Some(Cell::Text(text)) if text.contains(|character| is_escaped(character)) => {
+                    // A vector takes everything.
+                    let _ = serde_json::to_writer(line, text);
+                }
                 Some(cell @ (Cell::Text(_) | Cell::Id(_))) => {
                     line.push(b'"');
                     cell.write_plain(line);
@@ -377,6 +384,11 @@ impl Batch {
 pub fn csv_head(types: &[ColumnType]) -> String {
     let names: Vec<&str> = types.iter().map(|column| column.name).collect();
     names.join(",") + "\n"
+}
+
+/// Whether a character of a text is written otherwise in JSON.
+fn is_escaped(character: char) -> bool {
+    matches!(character, '"' | '\\' | '\0'..='\x1f')
 }
 
 /// A value of a row.

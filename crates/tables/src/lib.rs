@@ -31,6 +31,7 @@
 //! - [`product`]: flat tables of blocks;
 //! - [`transaction_row`]: a transaction, with lists of its inputs and outputs;
 //! - [`coin_row`]: a coin;
+//! - [`hints`]: which outputs of each block are unspent, in the form of a draft;
 //! - [`batch`]: flat rows as columns, and these in the forms of other programs;
 //! - `column` (feature `arrow`): columns of Apache Arrow that hold lists;
 //! - [`sizes`]: the sizes of a transaction.
@@ -40,6 +41,7 @@ pub mod coin_row;
 #[cfg(feature = "arrow")]
 pub mod column;
 pub mod event;
+pub mod hints;
 pub mod pass;
 pub mod product;
 pub mod sizes;

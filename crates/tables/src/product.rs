@@ -1,18 +1,22 @@
 //! What a pass over blocks makes of them: flat tables.
 //!
 //! - `transactions`, `inputs`, `outputs`, `spenders`: a row for each of these;
+//! - `positions`: a row for each transaction;
 //! - `filters` (feature `descriptors`): a row for each block.
 
 #[cfg(feature = "descriptors")]
 mod filters;
 mod inputs;
 mod outputs;
+mod positions;
 mod spenders;
 mod transactions;
 
 use crate::batch::{Batch, Table, Time};
 use blockmill_block::{BlockHash, Network};
-use blockmill_chain::{SpendingBlock, SpendingTransaction};
+use blockmill_chain::{FoundAt, SpendingBlock, SpendingTransaction};
+use std::ffi::OsStr;
+use std::path::Path;
 
 /// The tables that there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub enum ProductKind {
     Outputs,
     /// A row for each outpoint that is spent, with the input that spends it.
     Spenders,
+    /// A row for each transaction: where it lies in the block files.
+    Positions,
     /// A row for each block, with its basic filter (BIP 158).
     #[cfg(feature = "descriptors")]
     Filters,
@@ -47,6 +53,7 @@ impl ProductKind {
             Self::Inputs => Box::new(inputs::Inputs),
             Self::Outputs => Box::new(outputs::Outputs),
             Self::Spenders => Box::new(spenders::Spenders),
+            Self::Positions => Box::new(positions::Positions),
             #[cfg(feature = "descriptors")]
             Self::Filters => Box::new(filters::Filters),
         }
@@ -58,6 +65,28 @@ impl ProductKind {
     }
 }
 
+/// The block file that a block was read from.
+#[derive(Debug)]
+pub(crate) struct OfFile {
+    pub(crate) folder: String,
+    pub(crate) name: String,
+    /// Of the block, in bytes.
+    pub(crate) offset: u64,
+}
+
+impl OfFile {
+    /// Tables hold only UTF-8, so other bytes of a name are replaced.
+    fn new(found_at: &FoundAt) -> Self {
+        let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+        let FoundAt { path, offset } = found_at;
+        Self {
+            folder: text(path.parent().map(Path::as_os_str)),
+            name: text(path.file_name()),
+            offset: *offset,
+        }
+    }
+}
+
 /// What rows say of their block.
 #[derive(Debug)]
 pub(crate) struct OfBlock {
@@ -65,6 +94,8 @@ pub(crate) struct OfBlock {
     pub(crate) height: u32,
     pub(crate) hash: BlockHash,
     pub(crate) time: Time,
+    /// None for a network's first block where it is in no file.
+    pub(crate) file: Option<OfFile>,
 }
 
 impl OfBlock {
@@ -74,6 +105,7 @@ impl OfBlock {
             height: read.height,
             hash: read.block.hash(),
             time: Time(read.block.header().time),
+            file: read.found_at.as_ref().map(OfFile::new),
         }
     }
 }

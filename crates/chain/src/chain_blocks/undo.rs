@@ -4,7 +4,7 @@
 use super::{BlockCopy, ChainBlocks};
 use crate::block_read_error::BlockReadError;
 use crate::rev_files::RevError;
-use crate::spending_block::SpendingBlock;
+use crate::spending_block::{FoundAt, SpendingBlock};
 use blockmill_block::{Block, BlockHash, BlockUndo};
 use blockmill_blockfiles::{UndoCursor, undo_path};
 use blockmill_coins::UndoLogError;
@@ -52,7 +52,11 @@ impl ChainBlocks {
     /// # Errors
     /// Any [`BlockReadError`].
     pub fn read_next(&self, height: u32, search: &mut UndoSearch) -> Result<SpendingBlock, BlockReadError> {
-        let block = self.block(height)?;
+        let (block, position) = self.block_and_position(height)?;
+        let found_at = position.map(|position| FoundAt {
+            path: self.files.path(position.file).to_owned(),
+            offset: position.offset,
+        });
         let undo = match height {
             0 => BlockUndo::default(),
             _ => self.next_undo(height, &block, search)?,
@@ -61,6 +65,7 @@ impl ChainBlocks {
         Ok(SpendingBlock {
             height,
             block,
+            found_at,
             undo,
             flags,
         })

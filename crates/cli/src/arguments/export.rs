@@ -1,6 +1,6 @@
 //! The arguments of `blockmill export`.
 
-use super::shared::{AtArgument, Force, OlderArgument};
+use super::shared::{AtArgument, Force, OlderArgument, SetArguments};
 use super::values::{HexBytes, network, parse_hex};
 use blockmill_block::Network;
 #[cfg(feature = "descriptors")]
@@ -9,6 +9,9 @@ use blockmill_tables::batch::Ids;
 use blockmill_tables::product::ProductKind;
 use clap::{Args, Subcommand, ValueEnum, value_parser};
 use std::path::PathBuf;
+
+/// Coins that `export hints` takes from the set at a time: 256 MiB.
+const HINT_COINS: &str = "33554432";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExportCommand {
@@ -24,9 +27,14 @@ pub(crate) enum ExportCommand {
     Outputs(ExportTablesArguments),
     /// Write for each outpoint that some blocks spend which input spends it
     Spenders(ExportTablesArguments),
+    /// Write for each transaction of some blocks where it lies in the block files
+    Positions(ExportTablesArguments),
     /// Write the basic filter (BIP 158) of each of some blocks, and its header
     #[cfg(feature = "descriptors")]
     Filters(ExportTablesArguments),
+    /// Write the hints of SwiftSync: which outputs of each block are unspent at the tip; in the
+    /// form of a draft (BIP 456, version 0), which may change
+    Hints(ExportHintsArguments),
 }
 
 /// A flat table of a pass over blocks.
@@ -36,6 +44,7 @@ pub(crate) enum TableKind {
     Inputs,
     Outputs,
     Spenders,
+    Positions,
     #[cfg(feature = "descriptors")]
     Filters,
 }
@@ -47,6 +56,7 @@ impl TableKind {
             Self::Inputs => ProductKind::Inputs,
             Self::Outputs => ProductKind::Outputs,
             Self::Spenders => ProductKind::Spenders,
+            Self::Positions => ProductKind::Positions,
             #[cfg(feature = "descriptors")]
             Self::Filters => ProductKind::Filters,
         }
@@ -127,6 +137,20 @@ pub(crate) struct ExportCoinsArguments {
     #[cfg(feature = "descriptors")]
     #[command(flatten)]
     pub(crate) wanted: WantedArguments,
+    /// The file to write, or - for standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) force: Force,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportHintsArguments {
+    #[command(flatten)]
+    pub(crate) set: SetArguments,
+    /// Coins that are taken from the set at a time, about; for tests
+    #[arg(long, value_name = "N", hide = true, default_value = HINT_COINS)]
+    pub(crate) coins_at_once: u64,
     /// The file to write, or - for standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,

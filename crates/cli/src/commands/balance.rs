@@ -1,5 +1,13 @@
 //! `blockmill balance`.
+//!
+//! - [`table`]: a row for each text;
+//! - [`wanted`]: the scripts that are looked for.
 
+mod table;
+mod wanted;
+
+use self::table::{Row, Sum, Sums};
+use self::wanted::Wanted;
 use crate::arguments::BalanceArguments;
 use crate::commands::{NEVER, open_set, share};
 use crate::failure::Failure;
@@ -9,9 +17,8 @@ use crate::signals;
 use blockmill_block::{Coin, OutPoint, hex};
 use blockmill_chain::Observer;
 use blockmill_datadir::{Batch, UtxoSet};
-use blockmill_descriptors::{address, targets};
+use blockmill_descriptors::address;
 use serde::Serialize;
-use std::collections::HashMap;
 use std::io::{BufWriter, Write};
 
 /// A coin, with the keys of Core's `scantxoutset`.
@@ -37,7 +44,12 @@ struct Balance {
     txouts: u64,
     height: u32,
     bestblock: String,
-    unspents: Vec<Unspent>,
+    /// Without `--table`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unspents: Option<Vec<Unspent>>,
+    /// With `--table`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    balances: Option<Vec<Row>>,
     /// In BTC.
     total_amount: f64,
     /// Height of the set that was written last, where this is an older one.
@@ -45,66 +57,119 @@ struct Balance {
     synced_height: Option<u32>,
 }
 
-/// The coins with scripts that are looked for, and the number of all coins.
-fn scan(
+impl Balance {
+    fn new(set: &UtxoSet, txouts: u64, total: Sum) -> Self {
+        let tip = set.tip();
+        Self {
+            success: true,
+            txouts,
+            height: tip.height,
+            bestblock: tip.hash.to_string(),
+            unspents: None,
+            balances: None,
+            total_amount: output::amount(total.satoshi),
+            synced_height: set.older().map(|older| older.synced.height),
+        }
+    }
+}
+
+/// The sum of a coin alone.
+fn sum_of(coin: &Coin) -> Sum {
+    Sum {
+        coins: 1,
+        satoshi: coin.value.into(),
+    }
+}
+
+/// Gives what `keep` makes of coins to `take`, in order. Returns the number of all coins.
+fn scan<T: Send>(
     set: &UtxoSet,
-    wanted: &HashMap<Vec<u8>, String>,
     meter: &mut EngineMeter,
-) -> Result<(Vec<(OutPoint, Coin)>, u64), Failure> {
-    let (mut found, mut coins) = (Vec::new(), 0);
-    let convert = |mut batch: Batch| {
+    keep: &(dyn Fn((OutPoint, Coin)) -> Option<T> + Sync),
+    take: &mut dyn FnMut(T),
+) -> Result<u64, Failure> {
+    let mut coins = 0;
+    let convert = |batch: Batch| {
         let (count, share) = (batch.len() as u64, share(&batch));
         // On the thread that has read the batch: hardly a coin goes on from here.
-        batch.retain(|(_, coin)| wanted.contains_key(&*coin.script_pubkey));
-        Ok::<_, Failure>((batch, count, share))
+        let kept: Vec<T> = batch.into_iter().filter_map(keep).collect();
+        Ok::<_, Failure>((kept, count, share))
     };
-    set.for_each_batch(&convert, &mut |(batch, count, share)| {
+    set.for_each_batch(&convert, &mut |(kept, count, share)| {
         coins += count;
-        found.extend(batch);
+        kept.into_iter().for_each(&mut *take);
         meter.coins(coins, share);
         Ok(())
     })?;
-    Ok((found, coins))
+    Ok(coins)
+}
+
+/// The last line for a person.
+fn write_total(out: &mut impl Write, set: &UtxoSet, total: Sum) -> Result<(), Failure> {
+    let (coins, height) = (output::counted(total.coins, "coin"), set.tip().height);
+    let total = output::bitcoins(total.satoshi);
+    writeln!(out, "{total} BTC in {coins}, at height {height}")?;
+    out.flush()?;
+    Ok(())
 }
 
 pub(crate) fn run(arguments: &BalanceArguments) -> Result<u8, Failure> {
     signals::end_at_once()?;
     let mut meter = EngineMeter::new();
     let set = open_set(&arguments.set, &NEVER, &mut meter)?;
-    let network = set.directory().chain_id().network;
-    let mut wanted: HashMap<Vec<u8>, String> = HashMap::new();
-    for text in &arguments.targets {
-        for target in targets(text, arguments.range.indices(), network)? {
-            // Of descriptors for one script, the first one names it.
-            wanted.entry(target.script_pubkey).or_insert(target.descriptor);
-        }
-    }
-    let (found, txouts) = scan(&set, &wanted, &mut meter)?;
+    let wanted = Wanted::new(arguments, set.directory().chain_id().network)?;
+    match arguments.table {
+        true => sums(arguments.json, &set, &wanted, meter),
+        false => coins(arguments.json, &set, &wanted, meter),
+    }?;
+    Ok(0)
+}
+
+/// Answers with a row for each text. Only sums are kept.
+fn sums(as_json: bool, set: &UtxoSet, wanted: &Wanted, mut meter: EngineMeter) -> Result<(), Failure> {
+    let mut sums = Sums::new(wanted);
+    let keep = |(_, coin): (OutPoint, Coin)| Some((wanted.number(&coin.script_pubkey)?, sum_of(&coin)));
+    let txouts = scan(set, &mut meter, &keep, &mut |(number, sum)| sums.add(number, sum))?;
     drop(meter);
-    let tip = set.tip();
     let mut out = BufWriter::new(output::stdout());
-    // A damaged set may have amounts whose sum has more than 64 bits.
-    let total: i128 = found.iter().map(|(_, coin)| i128::from(coin.value)).sum();
-    if !arguments.json {
+    if !as_json {
+        sums.write(wanted, &mut out)?;
+        return write_total(&mut out, set, sums.total());
+    }
+    let balance = Balance {
+        balances: Some(sums.json_rows(wanted)),
+        ..Balance::new(set, txouts, sums.total())
+    };
+    Ok(output::json_line(&mut out, &balance)?)
+}
+
+/// Answers with the coins.
+fn coins(as_json: bool, set: &UtxoSet, wanted: &Wanted, mut meter: EngineMeter) -> Result<(), Failure> {
+    let network = set.directory().chain_id().network;
+    let (mut found, mut total) = (Vec::new(), Sum::default());
+    let keep = |found: (OutPoint, Coin)| wanted.number(&found.1.script_pubkey).map(|_| found);
+    let txouts = scan(set, &mut meter, &keep, &mut |(outpoint, coin)| {
+        total.add(sum_of(&coin));
+        found.push((outpoint, coin));
+    })?;
+    drop(meter);
+    let mut out = BufWriter::new(output::stdout());
+    if !as_json {
         for (outpoint, coin) in &found {
             let whose = address(&coin.script_pubkey, network);
             let whose = whose.unwrap_or_else(|| format!("script {}", hex::encode(&coin.script_pubkey)));
             let (value, height) = (output::bitcoins(coin.value), coin.height);
             writeln!(out, "{outpoint}  {value} BTC, height {height}, {whose}")?;
         }
-        let (total, height) = (output::bitcoins(total), tip.height);
-        let coins = output::counted(found.len() as u64, "coin");
-        writeln!(out, "{total} BTC in {coins}, at height {height}")?;
-        out.flush()?;
-        return Ok(0);
+        return write_total(&mut out, set, total);
     }
-    let blocks = set.blocks()?;
+    let (blocks, tip) = (set.blocks()?, set.tip());
     let unspents = found.iter().map(|(outpoint, coin)| {
         Ok(Unspent {
             txid: outpoint.txid.to_string(),
             vout: outpoint.vout,
             script_pubkey: hex::encode(&coin.script_pubkey),
-            desc: wanted.get(&*coin.script_pubkey).cloned().unwrap_or_default(),
+            desc: wanted.descriptor(&coin.script_pubkey).unwrap_or_default().to_owned(),
             amount: output::amount(coin.value),
             coinbase: coin.is_coinbase,
             height: coin.height,
@@ -114,14 +179,8 @@ pub(crate) fn run(arguments: &BalanceArguments) -> Result<u8, Failure> {
         })
     });
     let balance = Balance {
-        success: true,
-        txouts,
-        height: tip.height,
-        bestblock: tip.hash.to_string(),
-        unspents: unspents.collect::<Result<_, Failure>>()?,
-        total_amount: output::amount(total),
-        synced_height: set.older().map(|older| older.synced.height),
+        unspents: Some(unspents.collect::<Result<_, Failure>>()?),
+        ..Balance::new(set, txouts, total)
     };
-    output::json_line(&mut out, &balance)?;
-    Ok(0)
+    Ok(output::json_line(&mut out, &balance)?)
 }

@@ -17,6 +17,8 @@ mod documents;
 mod export;
 mod export_blocks;
 mod export_partitions;
+mod export_hints;
+mod export_positions;
 mod export_tables;
 mod flips;
 mod follow;

@@ -50,6 +50,16 @@ fn no_private_key_is_written() {
             for log in ["text", "json"] {
                 let balance = ["balance", "--log", log, &text];
                 check(&mut command(&balance, &data), key, 2);
+                let file = scratch.write("texts", text.as_bytes());
+                let balance = [
+                    "balance",
+                    "--log",
+                    log,
+                    "--table",
+                    "--from-file",
+                    file.to_str().unwrap(),
+                ];
+                check(&mut command(&balance, &data), key, 3);
                 let export = [
                     "export", "coins", "--log", log, "--format", "csv", "--out", "-", "--where", &text,
                 ];
@@ -83,10 +93,9 @@ fn no_private_key_is_written() {
     }
     // What is right is answered with public keys.
     for (key, path) in [(KEYS[0], "/<0h;1h>/*"), (KEYS[0], "/<0;1>/*h"), (KEYS[1], "")] {
-        check(
-            &mut command(&["balance", "--json", &format!("pkh({key}{path})")], &data),
-            key,
-            0,
-        );
+        let text = format!("pkh({key}{path})");
+        for options in [&["--json"][..], &["--table"], &["--table", "--json"]] {
+            check(&mut command(&[&["balance", &text], options].concat(), &data), key, 0);
+        }
     }
 }

@@ -1,0 +1,136 @@
+//! `export hints` beside the crate of the draft's authors, which reads the file, and a set that the
+//! tests made from the blocks.
+
+use crate::common::own_set::OwnChain;
+use crate::common::{Run, Scratch, blockmill, connect, run, shared_data};
+use crate::export_blocks::blocks_of;
+use bitcoin::{Block, OutPoint, Script};
+use hintsfile::Hintsfile;
+use std::collections::HashSet;
+use std::path::Path;
+
+/// Height of the chain that is generated.
+const BLOCKS: u32 = 140;
+
+fn hints(data: &Path, out: &Path, options: &[&str]) -> Run {
+    let mut command = blockmill();
+    command
+        .args(["export", "hints", "--data"])
+        .arg(data)
+        .arg("--out")
+        .arg(out);
+    run(command.args(options))
+}
+
+fn is_spendable(script: &Script) -> bool {
+    !script.is_op_return() && script.len() <= 10_000
+}
+
+/// The numbers of the outputs of each block from height 1 on that no block up to `height` spends.
+fn expected(chain: &[Block], height: u32) -> Vec<Vec<u32>> {
+    let chain = &chain[..=height as usize];
+    let transactions = chain.iter().flat_map(|block| &block.txdata);
+    let spent: HashSet<OutPoint> = transactions
+        .flat_map(|transaction| &transaction.input)
+        .map(|input| input.previous_output)
+        .collect();
+    let of_block = |block: &Block| {
+        let outputs = block.txdata.iter().flat_map(|transaction| {
+            let txid = transaction.compute_txid();
+            let outpoints = (0..).map(move |vout| OutPoint { txid, vout });
+            outpoints.zip(&transaction.output)
+        });
+        let spendable = outputs.filter(|(_, output)| is_spendable(&output.script_pubkey));
+        (0..)
+            .zip(spendable)
+            .filter(|(_, (outpoint, _))| !spent.contains(outpoint))
+            .map(|(number, _)| number)
+            .collect()
+    };
+    chain[1..].iter().map(of_block).collect()
+}
+
+/// Fails unless a file of hints, as the other crate reads it, is that of a chain at a height.
+#[track_caller]
+fn check(file: &[u8], chain: &[Block], height: u32) {
+    let mut rest = file;
+    let mut found = Hintsfile::from_reader(&mut rest).unwrap();
+    assert_eq!((found.stop_height(), rest), (height, &[][..]));
+    for (height, expected) in (1..).zip(expected(chain, height)) {
+        assert_eq!(found.take_indices(height), Some(expected), "height {height}");
+    }
+}
+
+#[test]
+fn hints_are_the_unspent_outputs_of_each_block() {
+    let scratch = Scratch::new();
+    let chain = OwnChain::generate(&scratch, "mixed", BLOCKS, &["--seed", "6"]);
+    let data = scratch.join("data");
+    run(&mut connect(&chain.folder, &data, "regtest")).ends_with(0);
+    let outputs = |block: &Block| {
+        block
+            .txdata
+            .iter()
+            .flat_map(|transaction| transaction.output.clone())
+            .collect()
+    };
+    let scripts: Vec<bitcoin::TxOut> = chain.blocks[1..]
+        .iter()
+        .flat_map(|block| -> Vec<_> { outputs(block) })
+        .collect();
+    let unspendable = scripts.iter().filter(|output| !is_spendable(&output.script_pubkey));
+    // They take no numbers.
+    assert!(unspendable.count() > 20);
+    let coins = chain.set(BLOCKS).0.len();
+    let whole = scratch.join("whole");
+    let done = hints(&data, &whole, &[]).ends_with(0);
+    let grouped = |number: usize| match number / 1000 {
+        0 => number.to_string(),
+        thousands => format!("{thousands},{:03}", number % 1000),
+    };
+    let said = format!("{} hints of {BLOCKS} blocks, ", grouped(coins));
+    assert!(done.stdout.starts_with(&said), "{}", done.stdout);
+    let whole = std::fs::read(&whole).unwrap();
+    check(&whole, &chain.blocks, BLOCKS);
+    for (number, (options, height)) in [
+        (&["--at", "0"][..], 0),
+        (&["--at", "1"], 1),
+        (&["--at", "101"], 101),
+        // Parts of the chain, down to single blocks.
+        (&["--coins-at-once", "1000"], BLOCKS),
+        (&["--coins-at-once", "0", "--at", "130"], 130),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let out = scratch.join(&format!("hints-{number}"));
+        hints(&data, &out, options).ends_with(0);
+        let file = std::fs::read(&out).unwrap();
+        check(&file, &chain.blocks, height);
+        assert!(height < BLOCKS || file == whole);
+    }
+    // What is there stays, and a block that is gone is named.
+    hints(&data, &scratch.join("hints-0"), &[])
+        .ends_with(2)
+        .says(&["hints-0"]);
+    std::fs::remove_dir_all(&chain.folder).unwrap();
+    let missing = scratch.join("missing");
+    hints(&data, &missing, &[]).ends_with(3).says(&["height 1"]);
+    assert!(!missing.exists());
+}
+
+#[test]
+fn hints_of_the_real_chains() {
+    for (file, network) in [("mainnet_0_14131.dat", "bitcoin"), ("testnet3_0_4000.dat", "testnet3")] {
+        let Some(path) = shared_data(&format!("chains/{file}")) else {
+            return;
+        };
+        let scratch = Scratch::new();
+        let (data, out) = (scratch.join("data"), scratch.join("hints"));
+        run(&mut connect(&path, &data, network)).ends_with(0);
+        hints(&data, &out, &[]).ends_with(0);
+        let chain = blocks_of(&std::fs::read(&path).unwrap());
+        let height = chain.len() as u32 - 1;
+        check(&std::fs::read(&out).unwrap(), &chain, height);
+    }
+}
