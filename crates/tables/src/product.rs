@@ -43,6 +43,7 @@ impl ProductKind {
         Self::Inputs,
         Self::Outputs,
         Self::Spenders,
+        Self::Positions,
         #[cfg(feature = "descriptors")]
         Self::Filters,
     ];

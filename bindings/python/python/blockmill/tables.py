@@ -203,6 +203,10 @@ class _BlockTables:
         """A row for each outpoint that is spent, with the input that spends it."""
         return self.table("spenders", first=first, last=last, binary=binary)
 
+    def positions(self, *, first: int = 0, last: int | None = None, binary: bool = False) -> Table:
+        """A row for each transaction: in which block file it lies, and where."""
+        return self.table("positions", first=first, last=last, binary=binary)
+
     def filters(self, *, first: int = 0, last: int | None = None, binary: bool = False) -> Table:
         """A row for each block, with its basic filter (BIP 158) and the header of that."""
         return self.table("filters", first=first, last=last, binary=binary)
