@@ -13,7 +13,7 @@ use blockmill_block::{OutPoint, hex};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, StatsPart};
 use blockmill_datadir::{Batch, ChainId, CoinLookup, Earlier, Reach};
-use blockmill_descriptors::{ScriptKind, TargetReader, address};
+use blockmill_descriptors::{IndexRange, ScriptKind, TargetReader, address};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::{HashMap, HashSet};
@@ -24,8 +24,11 @@ use std::sync::{Arc, OnceLock};
 /// The scripts that texts stand for: each with the numbers of the texts.
 fn scripts(texts: &[String], last_index: u32, chain_id: &ChainId) -> Result<HashMap<Vec<u8>, Vec<usize>>, Fault> {
     let mut scripts: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
-    let range = 0..=last_index;
-    let reader = TargetReader::new(&range, chain_id.network);
+    let range: IndexRange = last_index
+        .to_string()
+        .parse()
+        .map_err(|why| Fault::Usage(format!("range: {why}")))?;
+    let reader = TargetReader::new(range.indices(), chain_id.network);
     for (number, text) in texts.iter().enumerate() {
         for target in reader.targets(text)? {
             let numbers = scripts.entry(target.script_pubkey).or_default();

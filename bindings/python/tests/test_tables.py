@@ -177,6 +177,7 @@ def test_a_feed_that_follows_hears_of_new_blocks(data: Data, tmp_path: Path) -> 
 
 def test_errors_are_its_own(data: Data, tmp_path: Path) -> None:
     utxos = blockmill.open(data.folder)
+    row = "raw:51"
     for cause, error, said in [
         (lambda: blockmill.open(tmp_path / "none"), blockmill.FileError, "no data directory"),
         (lambda: blockmill.open(data.folder, threads=0), blockmill.UsageError, "threads"),
@@ -184,6 +185,7 @@ def test_errors_are_its_own(data: Data, tmp_path: Path) -> None:
         (lambda: utxos.coin("11"), blockmill.UsageError, "no outpoint"),
         (lambda: utxos.balance("bcrt1qx"), blockmill.UsageError, "cut off"),
         (lambda: utxos.coins(where="pk(00)"), blockmill.UsageError, "pk"),
+        (lambda: utxos.balance(row, range=1_000_000), blockmill.UsageError, "range"),
         (lambda: utxos.feed("11" * 32), blockmill.CursorError, "never connected"),
         (lambda: utxos.feed(161), blockmill.CursorError, "above the tip"),
         (lambda: utxos.feed("x"), blockmill.UsageError, "cursor"),
