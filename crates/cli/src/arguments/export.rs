@@ -26,6 +26,9 @@ pub(crate) enum ExportCommand {
     /// Write the basic filter (BIP 158) of each of some blocks, and its header
     #[cfg(feature = "descriptors")]
     Filters(ExportTablesArguments),
+    /// Write figures of each of some blocks, and of the set of coins after it: those of Core's
+    /// gettxoutsetinfo with an index, and of getblockstats
+    Statistics(ExportTablesArguments),
 }
 
 /// A flat table of a pass over blocks.
@@ -37,6 +40,7 @@ pub(crate) enum TableKind {
     Spenders,
     #[cfg(feature = "descriptors")]
     Filters,
+    Statistics,
 }
 
 impl TableKind {
@@ -48,6 +52,7 @@ impl TableKind {
             Self::Spenders => ProductKind::Spenders,
             #[cfg(feature = "descriptors")]
             Self::Filters => ProductKind::Filters,
+            Self::Statistics => ProductKind::Statistics,
         }
     }
 }

@@ -18,5 +18,6 @@ pub(crate) fn run(command: &ExportCommand) -> Result<u8, Failure> {
         ExportCommand::Spenders(arguments) => tables::run(TableKind::Spenders, arguments),
         #[cfg(feature = "descriptors")]
         ExportCommand::Filters(arguments) => tables::run(TableKind::Filters, arguments),
+        ExportCommand::Statistics(arguments) => tables::run(TableKind::Statistics, arguments),
     }
 }

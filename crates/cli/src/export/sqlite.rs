@@ -65,6 +65,7 @@ impl TableWriter {
 fn declaration(column: &ColumnType) -> String {
     let kind = match column.kind {
         Kind::Text | Kind::Id => "TEXT",
+        Kind::F64 => "REAL",
         Kind::Bool | Kind::U32 | Kind::U64 | Kind::I64 | Kind::Time => "INTEGER",
     };
     let rest = if column.is_nullable { "" } else { " NOT NULL" };
@@ -78,6 +79,7 @@ impl ToSql for Bound<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         let number = match self.0 {
             Cell::Text(text) => return Ok(ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes()))),
+            Cell::Float(number) => return Ok(number.into()),
             Cell::Id(id) => return Ok(hex::encode(&id).into()),
             Cell::Bool(value) => value.into(),
             Cell::Unsigned(value) => value.cast_signed(),

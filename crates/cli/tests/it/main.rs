@@ -16,6 +16,7 @@ mod doctor;
 mod documents;
 mod export;
 mod export_blocks;
+mod export_statistics;
 mod export_tables;
 mod flips;
 mod follow;

@@ -52,7 +52,7 @@ impl Tables<'_> {
         let mut take = |made: Vec<(usize, Made<_>)>| {
             for (number, made) in made {
                 match made {
-                    Made::Rows(mut rows) if !is_written => completers.pass_over(number, &mut rows),
+                    Made::Rows(mut rows) if !is_written => completers.pass_over(number, &mut rows)?,
                     made => {
                         let (piece, rows) = completers.complete(number, made, &encode)?;
                         open[number].rows += rows;
@@ -103,7 +103,7 @@ pub(crate) fn run(kind: TableKind, arguments: &ExportTablesArguments) -> Result<
     }
     let kinds: Vec<ProductKind> = files.iter().map(|(kind, ..)| *kind).collect();
     pass::run(&arguments.pass, &|pass, meter| {
-        let makers = Makers::new(&kinds);
+        let makers = Makers::new(&kinds, &pass.blocks);
         let mut tables = Tables {
             pass,
             completers: makers.completers(),
