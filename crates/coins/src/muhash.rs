@@ -16,6 +16,9 @@
 //! assert_eq!(one.finalize(), other.finalize());
 //! ```
 
+#[cfg(target_arch = "x86_64")]
+mod ifma;
+mod inverse;
 mod number;
 
 use blockmill_block::hash::sha256;
@@ -40,10 +43,20 @@ impl Default for MuHash {
     }
 }
 
-fn element(bytes: &[u8]) -> Number {
+/// The element with this SHA-256.
+fn element(hash: &[u8; 32]) -> Number {
     let mut stream = [0; BYTES];
-    ChaCha20::new(&sha256(bytes).into(), &[0; 12].into()).apply_keystream(&mut stream);
+    ChaCha20::new(hash.into(), &[0; 12].into()).apply_keystream(&mut stream);
     Number::from_bytes(&stream)
+}
+
+/// The product of elements, many at a time. None of too few, and where no way is faster than one
+/// after the other.
+fn product_in_lanes(hashes: &[[u8; 32]]) -> Option<Number> {
+    #[cfg(target_arch = "x86_64")]
+    return ifma::Ifma::detect()?.product(hashes);
+    #[cfg(not(target_arch = "x86_64"))]
+    None
 }
 
 impl MuHash {
@@ -54,13 +67,15 @@ impl MuHash {
 
     /// Adds an element to the set.
     pub fn insert(&mut self, bytes: &[u8]) {
-        self.0.multiply(&element(bytes));
+        self.0.multiply(&element(&sha256(bytes)));
     }
 
     /// Adds elements to the set.
     pub fn insert_all<'a>(&mut self, elements: impl IntoIterator<Item = &'a [u8]>) {
-        for bytes in elements {
-            self.insert(bytes);
+        let hashes: Vec<[u8; 32]> = elements.into_iter().map(sha256).collect();
+        match product_in_lanes(&hashes) {
+            Some(product) => self.0.multiply(&product),
+            None => hashes.iter().for_each(|hash| self.0.multiply(&element(hash))),
         }
     }
 

@@ -46,6 +46,11 @@ pub(crate) fn compare(found: &[Value], expected: &[Value]) {
             assert_eq!(found["muhash"].as_str().unwrap().len(), 64);
             expected["muhash"] = found["muhash"].clone();
         }
+        // The tests' reader of JSON is off by a bit of a fraction at times.
+        if let (Some(found), Some(days)) = (found["days_destroyed"].as_f64(), expected["days_destroyed"].as_f64()) {
+            assert!((found - days).abs() <= days.abs() * 1e-15, "{found}, not {days}");
+            expected["days_destroyed"] = found.into();
+        }
         assert_eq!(*found, expected, "height {}", expected["height"]);
     }
 }
@@ -100,8 +105,15 @@ fn threads_and_other_tables_change_nothing() {
     let scratch = Scratch::new();
     made(&scratch);
     let (data, out) = (scratch.join("data"), scratch.join("tables"));
-    let alone = export(&["--data", data.to_str().unwrap()], &["--format", "csv"]);
-    let alone = alone.ends_with(0).stdout;
+    let file = scratch.join("alone.csv");
+    let mut command = blockmill();
+    command
+        .args(["export", "statistics", "--data"])
+        .arg(&data)
+        .arg("--out")
+        .arg(&file);
+    run(&mut command).ends_with(0);
+    let alone = std::fs::read_to_string(file).unwrap();
     for core in ["0", "0-1"] {
         let mut command = std::process::Command::new("taskset");
         command.args(["-c", core]).arg(env!("CARGO_BIN_EXE_blockmill"));
@@ -183,7 +195,8 @@ pub(crate) fn odd_blocks() -> Vec<Block> {
             }
         }
         let builder = match height % 3 {
-            0 => builder.coinbase(|coinbase| coinbase.output[0].value = Amount::from_sat(7)),
+            // The first three are spent.
+            0 if height > 3 => builder.coinbase(|coinbase| coinbase.output[0].value = Amount::from_sat(7)),
             1 => builder.coinbase(|coinbase| coinbase.output.push(output(0, vec![0x6a]))),
             _ => builder,
         };
@@ -212,7 +225,7 @@ fn what_nobody_can_spend_is_counted() {
     compare(&rows, &figures(&blocks));
     for (column, height) in [
         ("scripts", 103),
-        ("unclaimed_rewards", 3),
+        ("unclaimed_rewards", 6),
         ("genesis_block", 0),
         ("outputs_anchor", 102),
     ] {

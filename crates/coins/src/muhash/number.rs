@@ -3,11 +3,13 @@
 //! A product of two is made of nine products of a quarter of the length (Karatsuba and Ofman, 1962),
 //! each in the way of a school: a loop of that length is one that the compiler unrolls.
 
+use super::inverse::inverse;
+
 pub(super) const LIMBS: usize = 48;
 pub(super) const BYTES: usize = LIMBS * 8;
 
 /// The modulus is 2^3072 minus this number.
-const PRIME_DIFFERENCE: u64 = 1_103_717;
+pub(super) const PRIME_DIFFERENCE: u64 = 1_103_717;
 
 /// The lowest limb of the modulus. All others are ones.
 const LOWEST: u64 = PRIME_DIFFERENCE.wrapping_neg();
@@ -142,16 +144,21 @@ impl Number {
         Self { limbs }
     }
 
-    /// The number below the modulus.
-    pub(super) fn to_bytes(&self) -> [u8; BYTES] {
+    /// The same number, below the modulus.
+    pub(super) fn canonical(&self) -> Self {
         let mut limbs = self.limbs;
         if limbs[0] >= LOWEST && limbs[1..].iter().all(|&limb| limb == u64::MAX) {
             // Subtracting the modulus is adding the difference, without the carry.
             limbs[0] = limbs[0].wrapping_add(PRIME_DIFFERENCE);
             limbs[1..].fill(0);
         }
+        Self { limbs }
+    }
+
+    /// Of the number below the modulus.
+    pub(super) fn to_bytes(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
-        for (bytes, limb) in bytes.chunks_exact_mut(8).zip(limbs) {
+        for (bytes, limb) in bytes.chunks_exact_mut(8).zip(self.canonical().limbs) {
             bytes.copy_from_slice(&limb.to_le_bytes());
         }
         bytes
@@ -165,6 +172,11 @@ impl Number {
         for ((limb, &low), &high) in limbs.iter_mut().zip(low).zip(high) {
             *limb = multiply_add(low, high, PRIME_DIFFERENCE, &mut carry);
         }
+        Self::with_carry(limbs, carry)
+    }
+
+    /// A number with what is above 2^3072.
+    pub(super) fn with_carry(mut limbs: [u64; LIMBS], mut carry: u64) -> Self {
         while carry != 0 {
             let mut again = [0; LIMBS];
             let product = u128::from(carry) * u128::from(PRIME_DIFFERENCE);
@@ -178,43 +190,14 @@ impl Number {
         *self = Self::reduce(&multiply_48(&self.limbs, &other.limbs));
     }
 
-    fn square_times(mut self, times: usize) -> Self {
-        for _ in 0..times {
-            self = Self::reduce(&multiply_48(&self.limbs, &self.limbs));
-        }
-        self
-    }
-}
-
-impl Number {
-    /// The number whose product with this one is one; zero for zero. It is the power of two less
-    /// than the modulus (Fermat).
+    /// The number whose product with this one is one; zero for zero.
     pub(super) fn invert(&self) -> Self {
-        // All bits of the exponent above its lowest limb are ones: 3,008 of them. A power of twice
-        // as many ones takes one product, and so does that of one more.
-        const ONES: usize = (LIMBS - 1) * 64;
-        let mut power = self.clone();
-        for bit in (0..ONES.ilog2()).rev() {
-            let half = power.clone();
-            power = power.square_times(ONES >> (bit + 1));
-            power.multiply(&half);
-            if ONES >> bit & 1 == 1 {
-                power = power.square_times(1);
-                power.multiply(self);
-            }
-        }
-        for bit in (0..64).rev() {
-            power = power.square_times(1);
-            if (LOWEST - 2) >> bit & 1 == 1 {
-                power.multiply(self);
-            }
-        }
-        power
+        inverse(self)
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
@@ -243,7 +226,7 @@ mod tests {
     }
 
     /// Limbs at the ends of their range make carries.
-    fn number() -> impl Strategy<Value = Number> {
+    pub(in crate::muhash) fn number() -> impl Strategy<Value = Number> {
         let limb = prop_oneof![Just(0), Just(u64::MAX), Just(1), Just(LOWEST), any::<u64>()];
         proptest::collection::vec(limb, LIMBS).prop_map(|limbs| Number {
             limbs: limbs.try_into().unwrap(),
