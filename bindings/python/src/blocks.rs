@@ -103,7 +103,7 @@ impl BlockRows {
             for (number, made) in made {
                 match (&mut take, made) {
                     (Some(take), made) => take(completers.complete(number, made, &to_arrow)?.0)?,
-                    (None, Made::Rows(mut rows)) => completers.pass_over(number, &mut rows),
+                    (None, Made::Rows(mut rows)) => completers.pass_over(number, &mut rows)?,
                     (None, Made::Piece(..)) => {}
                 }
             }
@@ -120,7 +120,7 @@ impl Source for BlockRows {
     }
 
     fn run(&self, stop: &Arc<AtomicBool>, take: Take<'_, RecordBatch>) -> Result<(), Fault> {
-        let makers = Makers::new(&[self.kind]);
+        let makers = Makers::new(&[self.kind], &self.blocks);
         let mut completers = makers.completers();
         let below = self.heights.start().checked_sub(1);
         let mut done = Ok(());

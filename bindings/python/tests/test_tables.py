@@ -31,7 +31,7 @@ duckdb = pytest.importorskip("duckdb")
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
 
-NAMES = ["transactions", "inputs", "outputs", "spenders", "positions", "filters"]
+NAMES = ["transactions", "inputs", "outputs", "spenders", "positions", "filters", "statistics"]
 
 
 def exported(data: Data, name: str, out: Path, *options: str) -> Any:

@@ -211,6 +211,10 @@ class _BlockTables:
         """A row for each block, with its basic filter (BIP 158) and the header of that."""
         return self.table("filters", first=first, last=last, binary=binary)
 
+    def statistics(self, *, first: int = 0, last: int | None = None, binary: bool = False) -> Table:
+        """A row for each block: its figures, and those of the set after it, MuHash included."""
+        return self.table("statistics", first=first, last=last, binary=binary)
+
 
 def _texts(texts: Texts) -> list[str]:
     return [texts] if isinstance(texts, str) else list(texts)

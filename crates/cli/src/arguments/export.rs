@@ -35,6 +35,9 @@ pub(crate) enum ExportCommand {
     /// Write the hints of SwiftSync: which outputs of each block are unspent at the tip; in the
     /// form of a draft (BIP 456, version 0), which may change
     Hints(ExportHintsArguments),
+    /// Write figures of each of some blocks, and of the set of coins after it: those of Core's
+    /// gettxoutsetinfo with an index, and of getblockstats
+    Statistics(ExportTablesArguments),
 }
 
 /// A flat table of a pass over blocks.
@@ -47,6 +50,7 @@ pub(crate) enum TableKind {
     Positions,
     #[cfg(feature = "descriptors")]
     Filters,
+    Statistics,
 }
 
 impl TableKind {
@@ -59,6 +63,7 @@ impl TableKind {
             Self::Positions => ProductKind::Positions,
             #[cfg(feature = "descriptors")]
             Self::Filters => ProductKind::Filters,
+            Self::Statistics => ProductKind::Statistics,
         }
     }
 }

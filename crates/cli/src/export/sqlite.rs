@@ -80,6 +80,7 @@ fn declaration(column: &ColumnType, ids: Ids) -> String {
     let kind = match column.kind {
         Kind::Id if ids == Ids::Binary => "BLOB",
         Kind::Text | Kind::Id => "TEXT",
+        Kind::F64 => "REAL",
         Kind::Bool | Kind::U32 | Kind::U64 | Kind::I64 | Kind::Time => "INTEGER",
     };
     let rest = if column.is_nullable { "" } else { " NOT NULL" };
@@ -94,6 +95,7 @@ impl ToSql for Bound<'_> {
         let number = match self.0 {
             Cell::Text(text) => return Ok(ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes()))),
             Cell::Id(id) if self.1 == Ids::Binary => return Ok(id.to_vec().into()),
+            Cell::Float(number) => return Ok(number.into()),
             Cell::Id(id) => return Ok(hex::encode(&id).into()),
             Cell::Bool(value) => value.into(),
             Cell::Unsigned(value) => value.cast_signed(),

@@ -2,7 +2,7 @@
 //! killed.
 
 mod arrow;
-mod bitcoind;
+pub(crate) mod bitcoind;
 mod consumer;
 mod document;
 mod hours;

@@ -19,6 +19,7 @@ mod export_blocks;
 mod export_hints;
 mod export_partitions;
 mod export_positions;
+mod export_statistics;
 mod export_tables;
 mod flips;
 mod follow;

@@ -143,7 +143,7 @@ impl Tables<'_> {
             let Segment { heights, is_written } = segment_of(&run);
             for (number, made) in made {
                 match made {
-                    Made::Rows(mut rows) if !is_written => completers.pass_over(number, &mut rows),
+                    Made::Rows(mut rows) if !is_written => completers.pass_over(number, &mut rows)?,
                     made => {
                         let (piece, rows) = completers.complete(number, made, &encode)?;
                         // Another table may lack a partition that this one has.
@@ -226,7 +226,7 @@ pub(crate) fn run(kind: TableKind, arguments: &ExportTablesArguments) -> Result<
         let encoder = |table: &PlannedTable| Encoder::new(table.kind.table(), table.form);
         let mut tables = Tables {
             pass,
-            makers: Makers::new(&kinds),
+            makers: Makers::new(&kinds, &pass.blocks),
             encoders: plan.tables.iter().map(encoder).collect::<Result<_, _>>()?,
             outputs: outputs(&plan, folders.as_deref(), pass, arguments.pass.force)?,
         };
