@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from distributed import as_completed
+from distributed import as_completed, get_worker
 
 from ._blockmill import Chain, IncompleteError, UsageError, index_chain
 from ._shared import OnProgress, PathLike, Paths, Progress, hear_with, path_text, path_texts
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from distributed import Client
 
 FILTERS = "filters"
+
+STATISTICS = "statistics"
+"""Its rows rest on the set after all blocks below: one task makes them all."""
 
 HEADER_OF_NONE = bytes(32)
 """The header of the filter before the first one."""
@@ -77,6 +80,34 @@ def _rows(
     to = _without_headers(Path(file)) if table == FILTERS else Path(file)
     _write(batches(), pyarrow.schema(rows), to)
     return b"".join(hashes)
+
+
+def _whole_rows(
+    name: str, chain: Chain, table: str, partition: int, binary: bool, threads: int, files: list[str]
+) -> bytes:
+    """Writes the rows of all blocks, in one pass over them."""
+    import pyarrow
+
+    threads = max(threads, get_worker().state.nthreads)
+    rows = Table(table, chain.table(table, 0, None, binary, threads, False, False))
+    look = stop_if_cancelled(name)
+    schema = pyarrow.schema(rows)
+    waiting: list[pyarrow.RecordBatch] = []
+    number = 0
+    for batch in rows.batches():
+        look(Progress(phase="blocks", share=0.0))
+        first, end = batch["height"][0].as_py(), batch["height"][-1].as_py() + 1
+        # A row for each block, so rows are counted as heights are.
+        while first < end:
+            length = min(end, (number + 1) * partition) - first
+            waiting.append(batch.slice(batch.num_rows - (end - first), length))
+            first += length
+            if first == (number + 1) * partition:
+                _write(waiting, schema, Path(files[number]))
+                waiting, number = [], number + 1
+    if waiting:
+        _write(waiting, schema, Path(files[number]))
+    return b""
 
 
 def _bytes_of(ids: pyarrow.Array) -> Iterator[bytes]:
@@ -145,8 +176,6 @@ def export(
     whole chain.
     """
     names = [tables] if isinstance(tables, str) else list(dict.fromkeys(tables))
-    # They need a second step.
-    names.sort(key=lambda name: name == FILTERS)
     if partition < 1 or threads < 1 or retries < 0 or not names:
         raise UsageError("partition and threads are at least 1, retries at least 0, and tables has a name")
     start = monotonic()
@@ -168,8 +197,13 @@ def export(
                 name, f"{first:07}", _rows, chain, name, first, last, binary, threads, str(file), named=True
             ): last - first + 1
             for name in names
+            if name != STATISTICS
             for (first, last), file in zip(ranges, files[name], strict=True)
         }
+        if STATISTICS in names:
+            of_all = [str(file) for file in files[STATISTICS]]
+            arguments = (chain, STATISTICS, partition, binary, threads, of_all)
+            parts[tasks.submit(STATISTICS, "0", _whole_rows, *arguments, named=True)] = height + 1
         whole, done = sum(parts.values()), 0
         hashes: dict[str, bytes] = {}
         for part in as_completed(parts):
@@ -179,7 +213,8 @@ def export(
             if progress is not None:
                 progress(Progress(phase="blocks", share=done / whole, seconds=monotonic() - start))
         if FILTERS in names:
-            _complete_all(tasks, [hashes[str(part.key)] for part in parts][-len(ranges) :], files[FILTERS])
+            of_filters = [hashes[str(part.key)] for part in parts if f"-{FILTERS}-" in str(part.key)]
+            _complete_all(tasks, of_filters, files[FILTERS])
         return files
     except BaseException:
         tasks.cancel()
