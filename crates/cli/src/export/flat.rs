@@ -110,6 +110,7 @@ pub(crate) enum Writer {
 
 impl Encoder {
     /// What makes the pieces of a table, whichever file they go to.
+    #[cfg_attr(not(feature = "tables"), expect(unused_variables, reason = "text needs no schema"))]
     pub(crate) fn new(table: &Table, form: Form) -> Result<Self, Failure> {
         Ok(match form.format {
             TableFormat::Csv => Self::Csv,
@@ -163,15 +164,17 @@ impl Writer {
             return Ok(Self::Sqlite(writer));
         }
         let mut target = Target::open(out, force)?;
-        let mut end: &'static [u8] = &[];
-        match form.format {
-            TableFormat::Csv => target.write_piece(csv_head(table.columns).as_bytes())?,
-            TableFormat::Jsonl => {}
+        let end: &'static [u8] = match form.format {
+            TableFormat::Csv => {
+                target.write_piece(csv_head(table.columns).as_bytes())?;
+                &[]
+            }
+            TableFormat::Jsonl => &[],
             #[cfg(feature = "tables")]
             TableFormat::Arrow => {
-                let stream = ArrowStream::new(metadata.of_schema(schema_of(table.columns, form.ids)));
-                target.write_piece(&stream.head()?)?;
-                end = &arrow_stream::END;
+                let schema = metadata.of_schema(schema_of(table.columns, form.ids));
+                target.write_piece(&ArrowStream::new(schema).head()?)?;
+                &arrow_stream::END
             }
             #[cfg(feature = "tables")]
             TableFormat::Parquet | TableFormat::Sqlite => {
@@ -179,7 +182,7 @@ impl Writer {
                 let writer = ParquetWriter::open(target, schema, table.without_dictionary, metadata)?;
                 return Ok(Self::Parquet(writer));
             }
-        }
+        };
         Ok(Self::Bytes { target, end })
     }
 

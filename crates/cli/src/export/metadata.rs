@@ -6,8 +6,10 @@ use blockmill_block::{BlockHash, Network};
 
 /// Keys and values. CSV and lines of JSON have no room for them.
 #[derive(Debug, Clone, Default)]
+#[cfg_attr(not(feature = "tables"), expect(dead_code, reason = "text has no room for it"))]
 pub(crate) struct Metadata(Vec<(&'static str, String)>);
 
+#[cfg(feature = "tables")]
 impl Metadata {
     /// The pairs, in order.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&'static str, &str)> {
@@ -15,7 +17,6 @@ impl Metadata {
     }
 
     /// A schema that has the pairs, too.
-    #[cfg(feature = "tables")]
     pub(crate) fn of_schema(&self, schema: Schema) -> Schema {
         let pairs = self.iter().map(|(key, text)| (key.to_owned(), text.to_owned()));
         schema.with_metadata(pairs.collect())

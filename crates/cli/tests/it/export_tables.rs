@@ -371,7 +371,7 @@ fn a_table_says_where_it_comes_from() {
             let to = ["--force", "--out", out.to_str().unwrap()];
             export(table, &arguments, &[&*more, &to].concat()).ends_with(0);
             let found = lines(&python.run(METADATA, &out));
-            assert_eq!(found, [expected.clone()], "{table}, {format}");
+            assert_eq!(found, std::slice::from_ref(&expected), "{table}, {format}");
         }
     }
     let out = made.scratch.join("blocks.parquet");

@@ -28,8 +28,8 @@ struct OpenFile {
 
 /// Where the rows of a table go.
 enum Output<'a> {
-    File(OpenFile),
-    Folder(Partitions<'a>),
+    File(Box<OpenFile>),
+    Folder(Box<Partitions<'a>>),
 }
 
 impl OpenFile {
@@ -198,17 +198,13 @@ fn outputs<'a>(
     if let Some(folders) = folders {
         let open = |of| {
             let heights = pass.heights.clone();
-            Ok(Output::Folder(Partitions::open(
-                of,
-                &pass.blocks,
-                &pass.origin,
-                heights,
-            )?))
+            let partitions = Partitions::open(of, &pass.blocks, &pass.origin, heights)?;
+            Ok(Output::Folder(Box::new(partitions)))
         };
         return folders.iter().map(open).collect();
     }
     let metadata = pass.metadata()?;
-    let open = |planned| Ok(Output::File(OpenFile::open(planned, force, &metadata)?));
+    let open = |planned| Ok(Output::File(Box::new(OpenFile::open(planned, force, &metadata)?)));
     plan.tables.iter().map(open).collect()
 }
 
