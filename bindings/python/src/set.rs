@@ -188,9 +188,9 @@ impl Set {
             let mut sums = vec![(0, 0); texts.len()];
             let mut all = (0, 0);
             // A damaged set may have amounts whose sum has more than 64 bits.
-            let add = |(coins, satoshi): &mut (u64, i128), amount: i64| {
+            let add = |(coins, satoshi): &mut (u64, i128), of_coin: i64| {
                 *coins += 1;
-                *satoshi += i128::from(amount);
+                *satoshi += i128::from(of_coin);
             };
             set.for_each_batch(&convert, &mut |batch| {
                 for (_, coin) in batch {
