@@ -14,6 +14,7 @@
 
 use super::number::{LIMBS as LIMBS_64, Number, PRIME_DIFFERENCE};
 use std::arch::x86_64::*;
+use std::array;
 
 /// Elements that are multiplied at a time.
 const LANES: usize = 8;
@@ -125,28 +126,38 @@ fn elements(hashes: &[[u8; 32]], lanes: &mut Lanes) {
     }
     // SAFETY: each array is 64 bytes that can be read; the load asks for no alignment.
     let keys = keys.map(|words| unsafe { _mm512_loadu_si512(words.as_ptr().cast()) });
-    // Two blocks have as many limbs as one has words. And a zero above, for the shifts.
-    let mut stream = [_mm512_setzero_si512(); LIMBS_64 + 1];
-    for (pair, limbs) in stream.chunks_exact_mut(WORDS).enumerate() {
-        let words = chacha(&keys, 2 * pair as i32);
-        let (first, second) = limbs.split_at_mut(WORDS / 2);
-        for ((first, second), words) in first.iter_mut().zip(second).zip(words.as_chunks::<2>().0) {
-            let [low, high] = words.map(|word| _mm512_castsi512_si256(word));
-            *first = join(low, high);
-            let [low, high] = words.map(|word| _mm512_extracti64x4_epi64::<1>(word));
-            *second = join(low, high);
-        }
-    }
+    // Two blocks have as many limbs as one has words.
+    let stream = [0, 2, 4].map(|counter| limbs_of_blocks(&keys, counter));
+    let stream = stream.as_flattened();
     let is_there = (1u32 << hashes.len()).wrapping_sub(1) as __mmask8;
     for (index, limb) in lanes.iter_mut().enumerate() {
         let (from, shift) = (index * LIMB_BITS as usize / 64, (index as u32 * LIMB_BITS % 64).into());
         let low = _mm512_srlv_epi64(stream[from], splat(shift));
         // A shift by 64 bits or more leaves nothing.
-        let high = _mm512_sllv_epi64(stream[from + 1], splat(64 - shift));
+        let next = stream.get(from + 1).copied().unwrap_or(_mm512_setzero_si512());
+        let high = _mm512_sllv_epi64(next, splat(64 - shift));
         let bits = _mm512_and_si512(_mm512_or_si512(low, high), splat(LIMB_MASK));
         let absent = splat(u64::from(index == 0));
         *limb = _mm512_mask_mov_epi64(absent, is_there, bits);
     }
+}
+
+/// Two blocks of the key streams of eight keys, in limbs of 64 bits.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn limbs_of_blocks(keys: &[Vector; 8], counter: i32) -> [Vector; WORDS] {
+    let words = chacha(keys, counter);
+    array::from_fn(|index| {
+        let pair = index % (WORDS / 2) * 2;
+        let (low, high) = (words[pair], words[pair + 1]);
+        match index < WORDS / 2 {
+            true => join(_mm512_castsi512_si256(low), _mm512_castsi512_si256(high)),
+            false => join(
+                _mm512_extracti64x4_epi64::<1>(low),
+                _mm512_extracti64x4_epi64::<1>(high),
+            ),
+        }
+    })
 }
 
 /// Limbs of 64 bits, of their halves.
