@@ -37,7 +37,7 @@ const COLUMNS: usize = 2 * LIMBS + 1;
 
 /// Columns of a product that are summed in registers: two sums for each.
 const TILE: usize = 12;
-const _: () = assert!(LIMBS % TILE == 0);
+const _: () = assert!(LIMBS.is_multiple_of(TILE));
 
 /// Words of 32 bits of a block of a key stream.
 const WORDS: usize = 16;
