@@ -137,6 +137,8 @@ mod tests {
     use blockmill_block::Txid;
     use proptest::prelude::*;
 
+    type Elements = [&'static [u8]];
+
     fn hash(elements: &[&[u8]]) -> String {
         let mut hash = MuHash::new();
         for element in elements {
@@ -172,7 +174,7 @@ mod tests {
     #[test]
     fn changes_give_the_hash_of_each_set() {
         // What comes with each change, and what leaves.
-        let changes: [(&[&[u8]], &[&[u8]]); 5] = [
+        let changes: [(&Elements, &Elements); 5] = [
             (&[b"a", b"b"], &[]),
             (&[b"c"], &[b"a"]),
             (&[], &[]),

@@ -14,6 +14,7 @@
 
 use super::number::{LIMBS as LIMBS_64, Number, PRIME_DIFFERENCE};
 use std::arch::x86_64::*;
+use std::array;
 
 /// Elements that are multiplied at a time.
 const LANES: usize = 8;
@@ -31,8 +32,12 @@ const LIMB_MASK: u64 = (1 << LIMB_BITS) - 1;
 const LAST_BITS: u32 = 3072 - 59 * LIMB_BITS;
 const LAST_MASK: u64 = (1 << LAST_BITS) - 1;
 
-/// Columns of a product that are summed in registers.
-const TILE: usize = 8;
+/// Columns of a product, and a zero above.
+const COLUMNS: usize = 2 * LIMBS + 1;
+
+/// Columns of a product that are summed in registers: two sums for each.
+const TILE: usize = 12;
+const _: () = assert!(LIMBS.is_multiple_of(TILE));
 
 /// Words of 32 bits of a block of a key stream.
 const WORDS: usize = 16;
@@ -85,18 +90,21 @@ fn number(lanes: &[[u64; LANES]; LIMBS], lane: usize) -> Number {
 
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn product(hashes: &[[u8; 32]]) -> [[u64; LANES]; LIMBS] {
-    let mut product: Option<Lanes> = None;
-    for hashes in hashes.chunks(LANES) {
-        let factor = elements(hashes);
-        product = Some(match product {
-            Some(product) => multiply(&product, &factor),
-            None => factor,
-        });
+    let zero = _mm512_setzero_si512();
+    let (mut product, mut factor, mut columns) = ([zero; LIMBS], [zero; LIMBS], [zero; COLUMNS]);
+    product[0] = splat(1);
+    for (number, hashes) in hashes.chunks(LANES).enumerate() {
+        if number == 0 {
+            elements(hashes, &mut product);
+            continue;
+        }
+        elements(hashes, &mut factor);
+        multiply(&mut product, &factor, &mut columns);
     }
     let mut limbs = [[0; LANES]; LIMBS];
-    for (limb, vector) in limbs.iter_mut().zip(product.iter().flatten()) {
+    for (limb, vector) in limbs.iter_mut().zip(product) {
         // SAFETY: the array is 64 bytes that can be written; the store asks for no alignment.
-        unsafe { _mm512_storeu_si512(limb.as_mut_ptr().cast(), *vector) };
+        unsafe { _mm512_storeu_si512(limb.as_mut_ptr().cast(), vector) };
     }
     limbs
 }
@@ -109,7 +117,7 @@ fn splat(limb: u64) -> Vector {
 
 /// The elements of up to eight hashes, and in further lanes ones.
 #[target_feature(enable = "avx512f")]
-fn elements(hashes: &[[u8; 32]]) -> Lanes {
+fn elements(hashes: &[[u8; 32]], lanes: &mut Lanes) {
     let mut keys = [[0u32; WORDS]; 8];
     for (lane, hash) in hashes.iter().enumerate() {
         for (key, bytes) in keys.iter_mut().zip(hash.as_chunks().0) {
@@ -118,30 +126,38 @@ fn elements(hashes: &[[u8; 32]]) -> Lanes {
     }
     // SAFETY: each array is 64 bytes that can be read; the load asks for no alignment.
     let keys = keys.map(|words| unsafe { _mm512_loadu_si512(words.as_ptr().cast()) });
-    // Two blocks have as many limbs as one has words. And a zero above, for the shifts.
-    let mut stream = [_mm512_setzero_si512(); LIMBS_64 + 1];
-    for (pair, limbs) in stream.chunks_exact_mut(WORDS).enumerate() {
-        let words = chacha(&keys, 2 * pair as i32);
-        let (first, second) = limbs.split_at_mut(WORDS / 2);
-        for ((first, second), words) in first.iter_mut().zip(second).zip(words.as_chunks::<2>().0) {
-            let [low, high] = words.map(|word| _mm512_castsi512_si256(word));
-            *first = join(low, high);
-            let [low, high] = words.map(|word| _mm512_extracti64x4_epi64::<1>(word));
-            *second = join(low, high);
-        }
-    }
+    // Two blocks have as many limbs as one has words.
+    let stream = [0, 2, 4].map(|counter| limbs_of_blocks(&keys, counter));
+    let stream = stream.as_flattened();
     let is_there = (1u32 << hashes.len()).wrapping_sub(1) as __mmask8;
-    let mut lanes = [_mm512_setzero_si512(); LIMBS];
     for (index, limb) in lanes.iter_mut().enumerate() {
         let (from, shift) = (index * LIMB_BITS as usize / 64, (index as u32 * LIMB_BITS % 64).into());
         let low = _mm512_srlv_epi64(stream[from], splat(shift));
         // A shift by 64 bits or more leaves nothing.
-        let high = _mm512_sllv_epi64(stream[from + 1], splat(64 - shift));
+        let next = stream.get(from + 1).copied().unwrap_or(_mm512_setzero_si512());
+        let high = _mm512_sllv_epi64(next, splat(64 - shift));
         let bits = _mm512_and_si512(_mm512_or_si512(low, high), splat(LIMB_MASK));
         let absent = splat(u64::from(index == 0));
         *limb = _mm512_mask_mov_epi64(absent, is_there, bits);
     }
-    lanes
+}
+
+/// Two blocks of the key streams of eight keys, in limbs of 64 bits.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn limbs_of_blocks(keys: &[Vector; 8], counter: i32) -> [Vector; WORDS] {
+    let words = chacha(keys, counter);
+    array::from_fn(|index| {
+        let pair = index % (WORDS / 2) * 2;
+        let (low, high) = (words[pair], words[pair + 1]);
+        match index < WORDS / 2 {
+            true => join(_mm512_castsi512_si256(low), _mm512_castsi512_si256(high)),
+            false => join(
+                _mm512_extracti64x4_epi64::<1>(low),
+                _mm512_extracti64x4_epi64::<1>(high),
+            ),
+        }
+    })
 }
 
 /// Limbs of 64 bits, of their halves.
@@ -193,47 +209,89 @@ fn quarter_round(words: &mut [Vector; WORDS], [a, b, c, d]: [usize; 4]) {
 }
 
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn multiply(left: &Lanes, right: &Lanes) -> Lanes {
-    reduce(&columns(left, right))
+fn multiply(product: &mut Lanes, factor: &Lanes, columns: &mut [Vector; COLUMNS]) {
+    add_up(product, factor, columns);
+    reduce(columns, product);
 }
 
-/// The limbs of a product, below 2^52, and a zero above.
-#[inline]
-#[target_feature(enable = "avx512f,avx512ifma")]
-fn columns(left: &Lanes, right: &Lanes) -> [Vector; 2 * LIMBS + 1] {
-    let zero = _mm512_setzero_si512();
-    let mask = splat(LIMB_MASK);
-    // With zeros around, every limb of `left` meets a whole tile.
-    let mut padded = [zero; LIMBS + 2 * TILE];
-    padded[TILE..TILE + LIMBS].copy_from_slice(right);
-    let mut columns = [zero; 2 * LIMBS + 1];
-    // High halves belong to the next column. A column gets at most 120 terms below 2^52.
-    let mut carry = zero;
-    for start in (0..2 * LIMBS).step_by(TILE) {
-        let (mut low, mut high) = ([zero; TILE], [zero; TILE]);
-        let first = (start + 1).saturating_sub(LIMBS);
-        for index in first..LIMBS.min(start + TILE) {
-            let others = &padded[start + TILE - index..][..TILE];
-            for ((low, high), &other) in low.iter_mut().zip(&mut high).zip(others) {
-                *low = _mm512_madd52lo_epu64(*low, left[index], other);
-                *high = _mm512_madd52hi_epu64(*high, left[index], other);
+/// The sums of the low and of the high halves of what meets in the columns of a tile.
+struct Tile {
+    low: [Vector; TILE],
+    high: [Vector; TILE],
+}
+
+impl Tile {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn add(&mut self, column: usize, left: Vector, right: Vector) {
+        self.low[column] = _mm512_madd52lo_epu64(self.low[column], left, right);
+        self.high[column] = _mm512_madd52hi_epu64(self.high[column], left, right);
+    }
+
+    /// The tile of the columns from `start` on. All loops over columns have bounds that the compiler
+    /// knows, so that the sums stay in registers.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn new(left: &Lanes, right: &Lanes, start: usize) -> Self {
+        let zero = _mm512_setzero_si512();
+        let mut tile = Self {
+            low: [zero; TILE],
+            high: [zero; TILE],
+        };
+        if start < LIMBS {
+            for index in 0..=start {
+                for (column, &right) in right[start - index..][..TILE].iter().enumerate() {
+                    tile.add(column, left[index], right);
+                }
+            }
+            // These limbs meet the lowest of the others, in some of the columns.
+            let left: &[Vector] = &left[start..start + TILE];
+            for skipped in 1..TILE {
+                for column in skipped..TILE {
+                    tile.add(column, left[skipped], right[column - skipped]);
+                }
+            }
+        } else {
+            let first = start - LIMBS + TILE;
+            for index in first..LIMBS {
+                for (column, &right) in right[start - index..][..TILE].iter().enumerate() {
+                    tile.add(column, left[index], right);
+                }
+            }
+            // These limbs meet the highest of the others.
+            let left: &[Vector] = &left[first + 1 - TILE..first];
+            for (number, &left) in left.iter().enumerate().take(TILE - 1) {
+                for column in 0..=number {
+                    tile.add(column, left, right[LIMBS - 1 - number + column]);
+                }
             }
         }
+        tile
+    }
+}
+
+/// The limbs of a product, below 2^52.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn add_up(left: &Lanes, right: &Lanes, columns: &mut [Vector; COLUMNS]) {
+    let mask = splat(LIMB_MASK);
+    // High halves belong to the next column. A column gets at most 120 terms below 2^52.
+    let mut carry = _mm512_setzero_si512();
+    for start in (0..2 * LIMBS).step_by(TILE) {
+        let Tile { low, high } = Tile::new(left, right, start);
         for (column, (low, high)) in columns[start..].iter_mut().zip(low.into_iter().zip(high)) {
             let sum = _mm512_add_epi64(low, carry);
             *column = _mm512_and_si512(sum, mask);
             carry = _mm512_add_epi64(_mm512_srli_epi64::<LIMB_BITS>(sum), high);
         }
     }
-    columns
 }
 
 /// 2^3072 is equal to the difference.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn reduce(columns: &[Vector; 2 * LIMBS + 1]) -> Lanes {
+fn reduce(columns: &[Vector; COLUMNS], limbs: &mut Lanes) {
     let (mask, difference) = (splat(LIMB_MASK), splat(PRIME_DIFFERENCE));
-    let mut limbs = [_mm512_setzero_si512(); LIMBS];
     limbs.copy_from_slice(&columns[..LIMBS]);
     limbs[LIMBS - 1] = _mm512_and_si512(limbs[LIMBS - 1], splat(LAST_MASK));
     let mut carry = _mm512_setzero_si512();
@@ -261,7 +319,7 @@ fn reduce(columns: &[Vector; 2 * LIMBS + 1]) -> Lanes {
         limbs[index] = _mm512_add_epi64(limbs[index], carry);
         index += 1;
         if index == LIMBS || _mm512_cmpgt_epu64_mask(limbs[index - 1], mask) == 0 {
-            return limbs;
+            return;
         }
     }
 }
@@ -299,7 +357,8 @@ mod tests {
         // SAFETY: each array is 64 bytes that can be read.
         let load =
             |limbs: &[[u64; LANES]; LIMBS]| limbs.map(|limb| unsafe { _mm512_loadu_si512(limb.as_ptr().cast()) });
-        let product = multiply(&load(left), &load(right));
+        let mut product = load(left);
+        multiply(&mut product, &load(right), &mut [_mm512_setzero_si512(); COLUMNS]);
         product.map(|vector| {
             let mut limb = [0; LANES];
             // SAFETY: the array is 64 bytes that can be written.

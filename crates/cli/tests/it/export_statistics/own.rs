@@ -79,37 +79,36 @@ fn median(fees: &[(i64, i64)]) -> i64 {
     }
 }
 
-/// The figures of a chain from its genesis block on.
-pub(super) fn figures(blocks: &[Block]) -> Vec<Value> {
-    let mut set = Set::new();
-    let (mut total_unspendable, mut rows) = (0, Vec::new());
-    // The other chains are short: their subsidy has not halved yet.
-    let is_regtest = blocks[0] == bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
-    for (height, block) in (0u32..).zip(blocks) {
-        let mut row = json!({
-            "height": height,
-            "block_hash": block.block_hash().to_string(),
-            "block_time": block.header.time,
-        });
-        let (mut spent, mut made, mut days) = (Vec::new(), Vec::new(), 0i128);
-        let (mut scripts, mut kinds) = (0, [0u64; KINDS.len()]);
+/// What a block does to the set.
+#[derive(Default)]
+struct Connected {
+    /// By each transaction but the coinbase.
+    spent: Vec<Vec<OwnCoin>>,
+    made: Vec<OwnCoin>,
+    /// What has scripts that nobody can spend.
+    scripts: i64,
+    kinds: [u64; KINDS.len()],
+}
+
+impl Connected {
+    fn new(set: &mut Set, height: u32, block: &Block) -> Self {
+        let mut connected = Self::default();
         for transaction in &block.txdata {
             let is_coinbase = transaction.is_coinbase();
             if !is_coinbase {
-                let coins = transaction
-                    .input
-                    .iter()
-                    .map(|input| set.remove(&input.previous_output).unwrap());
-                spent.push(coins.collect::<Vec<_>>());
+                let inputs = transaction.input.iter();
+                let coins = inputs.map(|input| set.remove(&input.previous_output).unwrap());
+                connected.spent.push(coins.collect());
             }
             for (vout, output) in (0..).zip(&transaction.output) {
-                let kind = word(&output.script_pubkey);
-                kinds[KINDS.iter().position(|known| *known == kind).unwrap()] += 1;
+                let script = &output.script_pubkey;
+                let kind = KINDS.iter().position(|known| *known == word(script));
+                connected.kinds[kind.unwrap()] += 1;
                 if height == 0 {
                     continue;
                 }
-                if output.script_pubkey.is_op_return() || output.script_pubkey.len() > SCRIPT_SIZE_MAX {
-                    scripts += output.value.to_sat() as i64;
+                if script.is_op_return() || script.len() > SCRIPT_SIZE_MAX {
+                    connected.scripts += output.value.to_sat() as i64;
                     continue;
                 }
                 let coin = OwnCoin {
@@ -117,63 +116,37 @@ pub(super) fn figures(blocks: &[Block]) -> Vec<Value> {
                     is_coinbase,
                     output: output.clone(),
                 };
-                made.push(coin.clone());
-                set.insert(
-                    OutPoint {
-                        txid: transaction.compute_txid(),
-                        vout,
-                    },
-                    coin,
-                );
+                connected.made.push(coin.clone());
+                let txid = transaction.compute_txid();
+                set.insert(OutPoint { txid, vout }, coin);
             }
         }
-        for coin in spent.iter().flatten() {
-            let seconds = i128::from(block.header.time) - i128::from(blocks[coin.height as usize].header.time);
-            days += seconds * i128::from(coin.output.value.to_sat());
-        }
-        let sum = |coins: &mut dyn Iterator<Item = &OwnCoin>| -> i64 {
-            coins.map(|coin| coin.output.value.to_sat() as i64).sum()
-        };
-        let into = sum(&mut spent.iter().flatten());
-        let coinbase = sum(&mut made.iter().filter(|coin| coin.is_coinbase));
-        let others = sum(&mut made.iter().filter(|coin| !coin.is_coinbase));
-        let genesis = if height == 0 { 5_000_000_000 } else { 0 };
-        let subsidy = if is_regtest {
-            subsidy(height) as i64
-        } else {
-            5_000_000_000
-        };
-        let unclaimed = into + subsidy - coinbase - others - scripts - genesis;
-        total_unspendable += unclaimed + scripts + genesis;
-        let fees = fees(block, &spent);
-        let [outs, ins] = [
-            block
-                .txdata
-                .iter()
-                .map(|transaction| transaction.output.len())
-                .sum::<usize>(),
-            spent.iter().flatten().count(),
-        ];
+        connected
+    }
+
+    /// Coin days, in bitcoins.
+    fn days(&self, blocks: &[Block], height: u32) -> f64 {
+        let time = |height: u32| i128::from(blocks[height as usize].header.time);
+        let coins = self.spent.iter().flatten();
+        let ages = coins.map(|coin| (time(height) - time(coin.height)) * i128::from(coin.output.value.to_sat()));
+        ages.sum::<i128>() as f64 / (1e8 * 86_400.0)
+    }
+
+    /// What is said of the block alone, but for amounts.
+    fn of_block(&self, block: &Block) -> Value {
+        let fees = fees(block, &self.spent);
+        let outs: usize = block.txdata.iter().map(|transaction| transaction.output.len()).sum();
+        let ins = self.spent.iter().flatten().count();
         let witnesses = block.txdata[1..].iter();
         let witnesses = witnesses.filter(|of| of.input.iter().any(|input| !input.witness.is_empty()));
         let [p10, p25, p50, p75, p90] = percentiles(&fees);
-        let more = json!({
-            "txouts": set.len(),
-            "bogosize": set.values().map(|coin| 50 + coin.output.script_pubkey.len()).sum::<usize>(),
-            "total_amount": sum(&mut set.values()),
-            "total_unspendable_amount": total_unspendable,
-            "prevout_spent": into,
-            "coinbase": coinbase,
-            "new_outputs_ex_coinbase": others,
-            "unspendable": unclaimed + scripts + genesis,
-            "genesis_block": genesis,
-            "bip30": 0,
-            "scripts": scripts,
-            "unclaimed_rewards": unclaimed,
+        let mut row = json!({
+            "height": 0,
+            "block_hash": block.block_hash().to_string(),
+            "block_time": block.header.time,
             "txs": block.txdata.len(),
             "ins": ins,
             "outs": outs,
-            "subsidy": subsidy,
             "totalfee": fees.iter().map(|(paid, _)| paid).sum::<i64>(),
             "medianfee": median(&fees),
             "minfee": fees.iter().map(|(paid, _)| *paid).min().unwrap_or(0),
@@ -183,15 +156,60 @@ pub(super) fn figures(blocks: &[Block]) -> Vec<Value> {
             "total_weight": fees.iter().map(|(_, weight)| weight).sum::<i64>(),
             "swtxs": witnesses.count(),
             "utxo_increase": outs as i64 - ins as i64,
-            "coins_made": made.len(),
+            "coins_made": self.made.len(),
             "coins_spent": ins,
-            "days_destroyed": days as f64 / (1e8 * 86_400.0),
         });
-        row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        for (kind, count) in KINDS.iter().zip(kinds) {
+        for (kind, count) in KINDS.iter().zip(self.kinds) {
             row[format!("outputs_{kind}")] = count.into();
         }
-        row["muhash"] = Value::Null;
+        row
+    }
+}
+
+fn sum<'a>(coins: impl Iterator<Item = &'a OwnCoin>) -> i64 {
+    coins.map(|coin| coin.output.value.to_sat() as i64).sum()
+}
+
+/// The figures of a chain from its genesis block on.
+pub(super) fn figures(blocks: &[Block]) -> Vec<Value> {
+    let mut set = Set::new();
+    let (mut total_unspendable, mut rows) = (0, Vec::new());
+    // The other chains are short: their subsidy has not halved yet.
+    let is_regtest = blocks[0] == bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
+    for (height, block) in (0u32..).zip(blocks) {
+        let connected = Connected::new(&mut set, height, block);
+        let mut row = connected.of_block(block);
+        let prevout_spent = sum(connected.spent.iter().flatten());
+        let coinbase = sum(connected.made.iter().filter(|coin| coin.is_coinbase));
+        let others = sum(connected.made.iter().filter(|coin| !coin.is_coinbase));
+        let genesis = if height == 0 { 5_000_000_000 } else { 0 };
+        let created = if is_regtest {
+            subsidy(height) as i64
+        } else {
+            5_000_000_000
+        };
+        let scripts = connected.scripts;
+        let unclaimed = prevout_spent + created - coinbase - others - scripts - genesis;
+        total_unspendable += unclaimed + scripts + genesis;
+        let more = json!({
+            "height": height,
+            "txouts": set.len(),
+            "bogosize": set.values().map(|coin| 50 + coin.output.script_pubkey.len()).sum::<usize>(),
+            "total_amount": sum(set.values()),
+            "total_unspendable_amount": total_unspendable,
+            "prevout_spent": prevout_spent,
+            "coinbase": coinbase,
+            "new_outputs_ex_coinbase": others,
+            "unspendable": unclaimed + scripts + genesis,
+            "genesis_block": genesis,
+            "bip30": 0,
+            "scripts": scripts,
+            "unclaimed_rewards": unclaimed,
+            "subsidy": created,
+            "days_destroyed": connected.days(blocks, height),
+            "muhash": null,
+        });
+        row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         if set.len() < SET_MAX || height as usize + 1 == blocks.len() {
             row["muhash"] = muhash(&set).into();
         }

@@ -36,7 +36,7 @@ impl Fees {
         let half = self.paid.len() / 2;
         let median = match *self.paid.get(half.saturating_sub(1)..=half).unwrap_or_default() {
             // Of an even number it is the mean of the two in the middle, rounded down.
-            [below, above] if self.paid.len() % 2 == 0 => (below + above) / 2,
+            [below, above] if self.paid.len().is_multiple_of(2) => (below + above) / 2,
             _ => self.paid.get(half).copied().unwrap_or_default(),
         };
         FeeFigures {

@@ -103,7 +103,8 @@ impl Unspendables {
 }
 
 impl StatisticsRow {
-    /// The row of a block, without what rests on those below, and what the block changes in the set.
+    /// The row of a block, without what rests on those below, and what the block changes in the
+    /// set.
     ///
     /// # Errors
     /// What no valid block has.
