@@ -148,7 +148,7 @@ impl Manifest {
         let path = folder.join(NAME);
         let bytes = match read_bytes(&path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
             Err(error) => return Err(Failure::file(path)(error)),
         };
         let damaged = |why: &str| {
@@ -162,7 +162,8 @@ impl Manifest {
         }
     }
 
-    /// What is wrong with a manifest. Its names are those of the heights, so they lead nowhere else.
+    /// What is wrong with a manifest. Its names are those of the heights, so they lead nowhere
+    /// else.
     fn fault(&self) -> Option<String> {
         let description = &self.description;
         if self.version != VERSION {

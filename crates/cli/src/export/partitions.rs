@@ -122,7 +122,12 @@ impl<'a> Partitions<'a> {
         origin: &'a Origin,
         heights: RangeInclusive<u32>,
     ) -> Result<Self, Failure> {
-        std::fs::create_dir_all(&of.folder).map_err(Failure::file(&of.folder))?;
+        std::fs::create_dir_all(&of.folder).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+                Failure::Usage(format!("--out {}: {error}", of.folder.display()))
+            }
+            _ => Failure::file(&of.folder)(error),
+        })?;
         let lock = lock(&of.folder)?;
         let found = of.read()?;
         let mut partitions = Self {

@@ -165,7 +165,8 @@ pub(super) fn run(
     loop {
         let pass = pass(asked, blocks, network, &stop)?;
         match export(&pass, &mut meter) {
-            // What was written has no name yet, or is looked through again. The chain goes on with the hidden blocks.
+            // What was written has no name yet, or is looked through again. The chain goes on with
+            // the hidden blocks.
             Err(Failure::Hidden(_)) => {
                 let again = pass.blocks.with_hidden(&arguments.blocks, &[], &stop, &mut meter)?;
                 blocks = again.ok_or_else(|| Failure::Stopped(arguments.out.clone()))?;
