@@ -6,7 +6,7 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test without-kernel backends python python-modules build install dist features examples page deps kernel-deps arm64-deps fetch outside models arm64 macos-check memcheck one-core fuzz lint doc bench clean
+.PHONY: help run build-tests test without-kernel backends python python-modules build install dist features examples page deps kernel-deps arm64-deps fetch outside models arm64 macos-check memcheck one-core fuzz lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build what 'blockmill demo' needs, run it"
@@ -62,21 +62,23 @@ REAL_CHAINS := ../shared/data/chains
 
 python: deps fetch
 	@rm -rf $(PYTHON_ENV) $(PYTHON_CHAINS) target/wheels
-	@python3 -m venv $(PYTHON_ENV) && $(PYTHON_ENV)/bin/python -m pip install -q --disable-pip-version-check -r bindings/python/tests/requirements.txt \
+	@python3 -m venv $(PYTHON_ENV) && $(PYTHON_ENV)/bin/python -m pip install -q --disable-pip-version-check -r bindings/python/tests/requirements$(if $(READERS),-$(READERS)).txt \
 		|| { rm -rf $(PYTHON_ENV); echo "no virtual environment with maturin and distributed: the Python package is left out"; }
 	@if [ -d $(PYTHON_ENV) ]; then set -e; \
-		$(CARGO) build --release --workspace --example core_folder $(CARGO_FLAGS); \
+		$(CARGO) build --release --workspace --bin blockmill --example core_folder $(CARGO_FLAGS); \
 		$(CORE_FOLDER) $(PYTHON_CHAINS)/small 160 2000; \
 		$(CORE_FOLDER) $(PYTHON_CHAINS)/large 600 60000; \
 		if [ -d $(REAL_CHAINS) ]; then $(CORE_FOLDER) $(PYTHON_CHAINS)/main $(REAL_CHAINS)/mainnet_0_14131.dat; fi; \
 		$(PYTHON_ENV)/bin/maturin build --release -m bindings/python/Cargo.toml --out target/wheels $(CARGO_FLAGS); \
 		$(PYTHON_ENV)/bin/python -m pip install -q --disable-pip-version-check --no-deps target/wheels/*.whl; \
 		(cd bindings/python && ../../$(PYTHON_ENV)/bin/python -m mypy --cache-dir ../../target/mypy python tests); \
-		BLOCKMILL_CHAINS=$(CURDIR)/$(PYTHON_CHAINS) $(PYTHON_ENV)/bin/python -m pytest -q -p no:cacheprovider bindings/python; \
+		BLOCKMILL_CHAINS=$(CURDIR)/$(PYTHON_CHAINS) BLOCKMILL_COMMAND=$(CURDIR)/target/release/blockmill $(PYTHON_ENV)/bin/python -m pytest -q -p no:cacheprovider bindings/python; \
 	fi
 
-test: kernel-deps fetch python-modules
+build-tests: kernel-deps fetch
 	$(CARGO) test --release $(TESTS) --no-run $(CARGO_FLAGS)
+
+test: build-tests python-modules
 	$(if $(filter --workspace blockmill-cli,$(TESTS)),./target/release/blockmill demo)
 	@mkdir -p target && rm -f target/test.status
 	@{ $(CARGO) test --release $(TESTS) $(CARGO_FLAGS) -- --show-output 2>&1; status=$$?; \

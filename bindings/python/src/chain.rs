@@ -1,6 +1,9 @@
 //! A chain of block files that were searched.
 
+use crate::arguments::{ids, threads};
+use crate::blocks::{Wanted, kind_of, rows};
 use crate::reports::usage;
+use crate::table::Rows;
 use blockmill_block::Network;
 use blockmill_chain::ChainBlocks;
 use blockmill_rules::Params;
@@ -67,6 +70,41 @@ impl Chain {
     fn hash(&self, height: u32) -> PyResult<String> {
         let hash = self.blocks.hash(height).map_err(|why| usage(why.to_string()))?;
         Ok(hash.to_string())
+    }
+
+    /// Why the block files do not hold a whole chain.
+    #[getter]
+    fn why(&self) -> Vec<String> {
+        let reasons = self.blocks.wholeness().reasons.iter();
+        reasons.map(ToString::to_string).collect()
+    }
+
+    /// A table of the blocks of some heights. Rows that rest on those of blocks below have what is
+    /// theirs alone, if `is_alone` says so.
+    #[pyo3(signature = (name, first, last, binary, threads_wanted, may_be_partial, is_alone))]
+    #[expect(clippy::too_many_arguments, reason = "the Python code around it has names for them")]
+    fn table(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        first: u32,
+        last: Option<u32>,
+        binary: bool,
+        threads_wanted: Option<usize>,
+        may_be_partial: bool,
+        is_alone: bool,
+    ) -> PyResult<Rows> {
+        let network: Network = self.network.parse().map_err(|why| usage(format!("network: {why}")))?;
+        let wanted = Wanted {
+            kind: kind_of(name)?,
+            first,
+            last,
+            ids: ids(binary),
+            threads: threads(threads_wanted)?,
+            may_be_partial,
+            is_alone,
+        };
+        Ok(py.detach(|| rows(&self.blocks, network, &wanted))?)
     }
 
     /// Ranges of heights for parts, each with its bytes of blocks.

@@ -1,6 +1,6 @@
 //! The key of a run.
 
-use crate::reports::{error, usage};
+use crate::reports::{AuditFault, usage};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ pub(crate) struct Key(pub(crate) blockmill_audit::Key);
 impl Key {
     #[staticmethod]
     fn draw() -> PyResult<Self> {
-        let key = blockmill_audit::Key::draw().map_err(|why| error(why.into()))?;
+        let key = blockmill_audit::Key::draw().map_err(|why| AuditFault(why.into()))?;
         Ok(Self(key))
     }
 
     #[staticmethod]
     fn read(path: PathBuf) -> PyResult<Self> {
-        let key = blockmill_audit::Key::read(&path).map_err(|why| error(why.into()))?;
+        let key = blockmill_audit::Key::read(&path).map_err(|why| AuditFault(why.into()))?;
         Ok(Self(key))
     }
 
@@ -30,7 +30,7 @@ impl Key {
     }
 
     fn write(&self, path: PathBuf) -> PyResult<()> {
-        self.0.write(&path).map_err(|why| error(why.into()))
+        Ok(self.0.write(&path).map_err(|why| AuditFault(why.into()))?)
     }
 
     #[getter]

@@ -4,9 +4,19 @@
 //! Work is done on threads of its own, without the interpreter's lock. Meanwhile the calling thread
 //! looks for signals, and calls back what the work has to say.
 
+mod arguments;
+mod blocks;
 mod chain;
+mod coins;
+mod fault;
+mod feed;
 mod key;
+mod opened;
+mod process;
 mod reports;
+mod set;
+mod stream;
+mod table;
 mod work;
 
 use pyo3::prelude::*;
@@ -21,8 +31,14 @@ fn _blockmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("FileError", py.get_type::<reports::FileError>())?;
     module.add("KeyFileError", py.get_type::<reports::KeyFileError>())?;
     module.add("PartError", py.get_type::<reports::PartError>())?;
+    module.add("IncompleteError", py.get_type::<reports::IncompleteError>())?;
+    module.add("CursorError", py.get_type::<reports::CursorError>())?;
     module.add_class::<key::Key>()?;
     module.add_class::<chain::Chain>()?;
+    module.add_class::<set::Set>()?;
+    module.add_class::<table::Rows>()?;
+    module.add_class::<feed::Events>()?;
+    module.add_function(wrap_pyfunction!(set::open_set, module)?)?;
     module.add_function(wrap_pyfunction!(work::audit_files, module)?)?;
     module.add_function(wrap_pyfunction!(work::audit_data, module)?)?;
     module.add_function(wrap_pyfunction!(work::audit_part, module)?)?;

@@ -27,6 +27,18 @@ create_exception!(
 );
 create_exception!(
     blockmill,
+    IncompleteError,
+    BlockmillError,
+    "Block files do not hold a whole chain."
+);
+create_exception!(
+    blockmill,
+    CursorError,
+    BlockmillError,
+    "A feed cannot go on from a cursor: begin anew."
+);
+create_exception!(
+    blockmill,
     PartError,
     BlockmillError,
     "Bytes are no part of this run, or parts do not join."
@@ -36,15 +48,20 @@ pub(crate) fn usage(why: impl Into<String>) -> PyErr {
     UsageError::new_err(why.into())
 }
 
-pub(crate) fn error(why: AuditError) -> PyErr {
-    let text = why.to_string();
-    match why {
-        AuditError::Key(_) => KeyFileError::new_err(text),
-        AuditError::Heights { .. } | AuditError::NotOwn { .. } => UsageError::new_err(text),
-        AuditError::File(_) | AuditError::Snapshot { .. } | AuditError::Open(_) | AuditError::Store(_) => {
-            FileError::new_err(text)
+/// Why there is no report.
+pub(crate) struct AuditFault(pub(crate) AuditError);
+
+impl From<AuditFault> for PyErr {
+    fn from(AuditFault(why): AuditFault) -> Self {
+        let text = why.to_string();
+        match why {
+            AuditError::Key(_) => KeyFileError::new_err(text),
+            AuditError::Heights { .. } | AuditError::NotOwn { .. } => UsageError::new_err(text),
+            AuditError::File(_) | AuditError::Snapshot { .. } | AuditError::Open(_) | AuditError::Store(_) => {
+                FileError::new_err(text)
+            }
+            _ => BlockmillError::new_err(text),
         }
-        _ => BlockmillError::new_err(text),
     }
 }
 

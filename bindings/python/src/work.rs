@@ -1,8 +1,9 @@
 //! Audits, and what they say on their way.
 
+use crate::arguments::threads;
 use crate::chain::{Chain, params};
 use crate::key::Key;
-use crate::reports::{self, PartError, error, findings, usage};
+use crate::reports::{self, AuditFault, PartError, findings, usage};
 use blockmill_audit::{AuditError, AuditedSet, Auditor, ChainOfSet, NamedPart, Part, Sources, merge};
 use blockmill_block::Header;
 use blockmill_chain::{Event, Indexing, Level, Observer, Progress, Signatures};
@@ -15,11 +16,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 /// Time between two looks for signals, and between two calls of what hears of the progress.
-const INTERVAL: Duration = Duration::from_millis(100);
+const INTERVAL: Duration = Duration::from_millis(50);
 
 /// What work has to say.
 enum Word {
@@ -126,10 +126,10 @@ fn listen(py: Python<'_>, words: &mut Receiver<Word>, hear: &Bound<'_, PyAny>) -
 }
 
 /// Does work on a thread of its own, without the interpreter's lock.
-fn run<T: Send>(
+pub(crate) fn run<T: Send, E: Send + Into<PyErr>>(
     py: Python<'_>,
     hear: &Bound<'_, PyAny>,
-    work: impl FnOnce(&AtomicBool, &mut dyn Observer) -> Result<T, AuditError> + Send,
+    work: impl FnOnce(&AtomicBool, &mut dyn Observer) -> Result<T, E> + Send,
 ) -> PyResult<T> {
     let stop = AtomicBool::new(false);
     let (sender, mut words) = channel();
@@ -147,9 +147,18 @@ fn run<T: Send>(
     });
     heard?;
     match done {
-        Ok(done) => done.map_err(error),
-        Err(_) => Err(PyRuntimeError::new_err("a thread of the audit panicked")),
+        Ok(done) => done.map_err(E::into),
+        Err(_) => Err(PyRuntimeError::new_err("a thread panicked")),
     }
+}
+
+/// As [`run`], of an audit.
+fn run_audit<T: Send>(
+    py: Python<'_>,
+    hear: &Bound<'_, PyAny>,
+    work: impl FnOnce(&AtomicBool, &mut dyn Observer) -> Result<T, AuditError> + Send,
+) -> PyResult<T> {
+    run(py, hear, |stop, observer| work(stop, observer).map_err(AuditFault))
 }
 
 fn signatures(name: &str) -> PyResult<Signatures> {
@@ -167,14 +176,6 @@ fn verifier(signatures: Signatures) -> Arc<CoreVerifier> {
         Signatures::OneByOne => CoreVerifier::new(blockmill_script::Signatures::OneByOne),
         Signatures::Lanes => CoreVerifier::new(blockmill_script::Signatures::Lanes),
     })
-}
-
-fn threads(threads: Option<usize>) -> PyResult<usize> {
-    match threads {
-        Some(0) => Err(usage("threads: at least 1 is needed")),
-        Some(threads) => Ok(threads),
-        None => Ok(available_parallelism().map_or(1, usize::from)),
-    }
 }
 
 fn headers(bytes: Option<&[u8]>) -> PyResult<Vec<Header>> {
@@ -202,7 +203,7 @@ pub(crate) fn audit_files<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let params = params(network, challenge.as_deref())?;
     let (threads, signatures) = (threads(threads_wanted)?, signatures(signatures_wanted)?);
-    let report = run(py, hear, |stop, observer| {
+    let report = run_audit(py, hear, |stop, observer| {
         let verifier = verifier(signatures);
         let sources = Sources {
             blocks: &blocks,
@@ -227,7 +228,7 @@ pub(crate) fn audit_data<'py>(
     hear: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (threads, signatures) = (threads(threads_wanted)?, signatures(signatures_wanted)?);
-    let report = run(py, hear, |stop, observer| {
+    let report = run_audit(py, hear, |stop, observer| {
         let verifier = verifier(signatures);
         let auditor = Auditor::new(&verifier, threads, signatures, stop);
         auditor.data(&data, &blocks, resume.as_deref(), observer)
@@ -249,7 +250,7 @@ pub(crate) fn index_chain<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let params = params(&network, challenge.as_deref())?;
     let headers = headers(headers_of_others)?;
-    let found = run(py, hear, |stop, observer| {
+    let found = run_audit(py, hear, |stop, observer| {
         // Headers have no scripts: it is never asked.
         let verifier = verifier(Signatures::OneByOne);
         let sources = Sources {
@@ -285,7 +286,7 @@ pub(crate) fn audit_part<'py>(
 ) -> PyResult<(Option<Bound<'py, PyBytes>>, Bound<'py, PyList>, f64)> {
     let (threads, signatures) = (threads(threads_wanted)?, signatures(signatures_wanted)?);
     let (blocks, key) = (&*chain.blocks, &key.0);
-    let report = run(py, hear, |stop, observer| {
+    let report = run_audit(py, hear, |stop, observer| {
         let verifier = verifier(signatures);
         let auditor = Auditor::new(&verifier, threads, signatures, stop);
         auditor.part(blocks, key, first..=last, observer)
@@ -334,7 +335,7 @@ pub(crate) fn merge_parts<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let threads = threads(threads_wanted)?;
     let key = &key.0;
-    let report = run(py, hear, |stop, observer| {
+    let report = run_audit(py, hear, |stop, observer| {
         let set = data.map(|data| UtxoSet::open(&data, threads)).transpose()?;
         let set = match (&set, &snapshot) {
             (Some(set), _) => AuditedSet::Data(set),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,3 +53,41 @@ def large() -> Site:
 def main() -> Site:
     """The first 14,131 blocks of the main network."""
     return site("main", "main")
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data directory, and the command that has made it."""
+
+    site: Site
+    folder: Path
+
+    def run(self, *arguments: str) -> str:
+        """What the command writes to standard output."""
+        command = [os.environ["BLOCKMILL_COMMAND"], *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    def connect(self, folder: Path, *options: str) -> None:
+        """Connects the chain into another directory."""
+        network = ["--network", self.site.network]
+        self.run("connect", "--blocks", str(self.site.blocks), "--data", str(folder), *network, *options)
+
+
+def connected(site: Site, folder: Path) -> Data:
+    if "BLOCKMILL_COMMAND" not in os.environ:
+        pytest.skip("BLOCKMILL_COMMAND does not name the command")
+    data = Data(site, folder)
+    data.connect(folder)
+    return data
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    """The chain of `small`, connected."""
+    return connected(site("small"), tmp_path_factory.mktemp("small") / "data")
+
+
+@pytest.fixture(scope="session")
+def large_data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    """The chain of `large`, connected."""
+    return connected(site("large"), tmp_path_factory.mktemp("large") / "data")

@@ -129,6 +129,16 @@ impl CoinRef<'_> {
         compress::write_output(self.value, self.script_pubkey, into);
     }
 
+    /// Appends what MuHash covers, as [`Coin::write_hash_preimage`] does.
+    pub fn write_hash_preimage(&self, outpoint: &OutPoint, into: &mut Vec<u8>) {
+        into.extend_from_slice(&outpoint.txid.0);
+        into.extend_from_slice(&outpoint.vout.to_le_bytes());
+        into.extend_from_slice(&self.code().to_le_bytes());
+        into.extend_from_slice(&self.value.to_le_bytes());
+        write_compact_size(self.script_pubkey.len() as u64, into);
+        into.extend_from_slice(self.script_pubkey);
+    }
+
     /// The coin with a script of its own.
     pub fn to_coin(&self) -> Coin {
         Coin {
@@ -152,10 +162,6 @@ impl<'a> From<&'a Coin> for CoinRef<'a> {
 }
 
 impl Coin {
-    fn code(&self) -> u32 {
-        CoinRef::from(self).code()
-    }
-
     /// Appends the form of Core's database: VARINT of twice the height plus the coinbase flag, then
     /// amount and script compressed. The amount must not be negative.
     pub fn write_compressed(&self, into: &mut Vec<u8>) {
@@ -193,12 +199,7 @@ impl Coin {
     /// Appends the bytes of a coin that `hash_serialized_3` and MuHash cover: outpoint, twice the
     /// height plus the coinbase flag in four bytes, amount, script (Core's `TxOutSer`).
     pub fn write_hash_preimage(&self, outpoint: &OutPoint, into: &mut Vec<u8>) {
-        into.extend_from_slice(&outpoint.txid.0);
-        into.extend_from_slice(&outpoint.vout.to_le_bytes());
-        into.extend_from_slice(&self.code().to_le_bytes());
-        into.extend_from_slice(&self.value.to_le_bytes());
-        write_compact_size(self.script_pubkey.len() as u64, into);
-        into.extend_from_slice(&self.script_pubkey);
+        CoinRef::from(self).write_hash_preimage(outpoint, into);
     }
 }
 

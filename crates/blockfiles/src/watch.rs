@@ -8,7 +8,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 use system::Watcher;
 
@@ -43,7 +42,6 @@ pub struct Watch {
     /// Whether these are files that are written where they lie.
     are_files: bool,
     watcher: Watcher,
-    told: Receiver<()>,
     looks_often: bool,
     /// Whether the next look is soon, since something has changed.
     looks_again: bool,
@@ -64,13 +62,10 @@ impl Watch {
     }
 
     fn of(paths: Vec<PathBuf>, are_files: bool) -> Self {
-        // One message says all: what has changed, the caller finds out.
-        let (tell, told) = sync_channel(1);
         let mut watch = Self {
             paths,
             are_files,
-            watcher: Watcher::new(tell),
-            told,
+            watcher: Watcher::new(),
             looks_often: true,
             looks_again: true,
             has_looked_again: false,
@@ -111,14 +106,9 @@ impl Watch {
                 return Woken::Stopped;
             }
             let left = end.saturating_duration_since(Instant::now());
-            match self.told.recv_timeout(left.min(STEP)) {
-                Ok(()) => {
-                    (self.looks_often, self.looks_again) = (false, true);
-                    return Woken::Told;
-                }
-                // Without a watcher nobody sends.
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(left.min(STEP)),
-                Err(RecvTimeoutError::Timeout) => {}
+            if self.watcher.wait(left.min(STEP)) {
+                (self.looks_often, self.looks_again) = (false, true);
+                return Woken::Told;
             }
             if left.is_zero() {
                 self.has_looked_again = std::mem::take(&mut self.looks_again);
@@ -136,19 +126,82 @@ impl Watch {
     }
 }
 
-#[cfg(feature = "notify")]
+/// Linux is asked without a thread between, and for changes alone. A library asks for each file
+/// that is opened, too, so all readers of a node's blocks would wake its follower.
+#[cfg(all(feature = "notify", target_os = "linux"))]
+mod system {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+    use std::fs::File;
+    use std::io::Read;
+    use std::path::Path;
+    use std::time::Duration;
+
+    /// What the system tells of: all that changes a file, a folder, or who has the name.
+    const CHANGES: WatchFlags = WatchFlags::MODIFY
+        .union(WatchFlags::CLOSE_WRITE)
+        .union(WatchFlags::ATTRIB)
+        .union(WatchFlags::CREATE)
+        .union(WatchFlags::DELETE)
+        .union(WatchFlags::MOVE)
+        .union(WatchFlags::DELETE_SELF)
+        .union(WatchFlags::MOVE_SELF);
+
+    /// None where the system tells of nothing.
+    #[derive(Debug)]
+    pub(super) struct Watcher {
+        pub(super) system: Option<File>,
+    }
+
+    impl Watcher {
+        pub(super) fn new() -> Self {
+            let system = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC);
+            Self {
+                system: system.ok().map(File::from),
+            }
+        }
+
+        pub(super) fn watch(&mut self, path: &Path) {
+            if let Some(system) = &self.system {
+                // What the system cannot watch is looked at.
+                let _ = add_watch(system, path, CHANGES);
+            }
+        }
+
+        /// Waits for a change. Returns whether one was told of.
+        pub(super) fn wait(&mut self, pause: Duration) -> bool {
+            let Some(system) = &mut self.system else {
+                std::thread::sleep(pause);
+                return false;
+            };
+            let mut polled = [PollFd::new(system, PollFlags::IN)];
+            let is_told = Timespec::try_from(pause).is_ok_and(|pause| poll(&mut polled, Some(&pause)) == Ok(1));
+            // What has changed, the caller finds out.
+            while is_told && matches!(system.read(&mut [0; 4096]), Ok(1..)) {}
+            is_told
+        }
+    }
+}
+
+#[cfg(all(feature = "notify", not(target_os = "linux")))]
 mod system {
     use notify::event::{AccessKind, AccessMode};
     use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
     use std::path::Path;
-    use std::sync::mpsc::SyncSender;
+    use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+    use std::time::Duration;
 
     /// None where the system tells of nothing.
     #[derive(Debug)]
-    pub(super) struct Watcher(pub(super) Option<RecommendedWatcher>);
+    pub(super) struct Watcher {
+        pub(super) system: Option<RecommendedWatcher>,
+        told: Receiver<()>,
+    }
 
     impl Watcher {
-        pub(super) fn new(tell: SyncSender<()>) -> Self {
+        pub(super) fn new() -> Self {
+            // One message says all: what has changed, the caller finds out.
+            let (tell, told) = sync_channel(1);
             let handler = move |event: notify::Result<Event>| {
                 // An error says that something was lost.
                 if event.is_ok_and(|event| !is_change(event.kind)) {
@@ -157,14 +210,25 @@ mod system {
                 // Full: the caller has not looked since the message before.
                 let _ = tell.try_send(());
             };
-            Self(notify::recommended_watcher(handler).ok())
+            let system = notify::recommended_watcher(handler).ok();
+            Self { system, told }
         }
 
-        pub(super) fn watch(&mut self, folder: &Path) {
-            if let Some(watcher) = &mut self.0 {
+        pub(super) fn watch(&mut self, path: &Path) {
+            if let Some(system) = &mut self.system {
                 // What the system cannot watch is looked at.
-                let _ = watcher.watch(folder, RecursiveMode::NonRecursive);
+                let _ = system.watch(path, RecursiveMode::NonRecursive);
             }
+        }
+
+        /// Waits for a change. Returns whether one was told of.
+        pub(super) fn wait(&mut self, pause: Duration) -> bool {
+            let told = self.told.recv_timeout(pause);
+            if told == Err(RecvTimeoutError::Disconnected) {
+                // Without a watcher nobody sends.
+                std::thread::sleep(pause);
+            }
+            told.is_ok()
         }
     }
 
@@ -181,17 +245,23 @@ mod system {
 #[cfg(not(feature = "notify"))]
 mod system {
     use std::path::Path;
-    use std::sync::mpsc::SyncSender;
+    use std::time::Duration;
 
     #[derive(Debug)]
     pub(super) struct Watcher;
 
     impl Watcher {
-        pub(super) fn new(_: SyncSender<()>) -> Self {
+        pub(super) fn new() -> Self {
             Self
         }
 
         pub(super) fn watch(&mut self, _: &Path) {}
+
+        /// Waits. Nobody tells of a change.
+        pub(super) fn wait(&mut self, pause: Duration) -> bool {
+            std::thread::sleep(pause);
+            false
+        }
     }
 }
 
@@ -236,7 +306,7 @@ mod tests {
         fs::write(folder.path().join("a"), [2]).unwrap();
         assert_eq!(watch.wait(&stop), Woken::Told);
         while watch.wait(&stop) == Woken::Told {}
-        watch.watcher = Watcher(None);
+        watch.watcher.system = None;
         watch.note_change(Woken::Look);
         let start = Instant::now();
         assert_eq!(watch.wait(&stop), Woken::Look);

@@ -99,4 +99,14 @@ pub enum BlockReadError {
         /// What is wrong.
         detail: String,
     },
+    /// The block, or the coins that it spends, are what no valid chain has.
+    #[error("block {hash} (height {height}): {why}")]
+    Impossible {
+        /// The block.
+        hash: BlockHash,
+        /// Its height.
+        height: u32,
+        /// What is wrong.
+        why: String,
+    },
 }

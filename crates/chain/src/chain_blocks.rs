@@ -462,21 +462,43 @@ impl ChainBlocks {
         convert: &(dyn Fn(RangeInclusive<u32>) -> Result<T, E> + Sync),
         take: &mut dyn FnMut(T) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut next = Some(*heights.start()).filter(|start| start <= heights.end());
-        let runs = std::iter::from_fn(|| {
-            let start = next?;
-            let mut length = 0;
-            let end = (start..=*heights.end()).find(|&height| {
-                length += u64::from(self.length(height));
-                length >= bytes || height - start + 1 == BLOCKS_TOGETHER
-            });
-            let end = end.unwrap_or(*heights.end());
-            next = Some(end + 1).filter(|start| start <= heights.end());
-            Some(start..=end)
-        });
+        self.for_each_run_in(std::slice::from_ref(&heights), bytes, threads, convert, take)
+    }
+
+    /// As [`for_each_run`](Self::for_each_run), over several ranges of heights, one after the
+    /// other. No blocks of two ranges are together.
+    ///
+    /// # Errors
+    /// Those of `convert` and of `take`.
+    pub fn for_each_run_in<T: Send, E: Send>(
+        &self,
+        ranges: &[RangeInclusive<u32>],
+        bytes: u64,
+        threads: usize,
+        convert: &(dyn Fn(RangeInclusive<u32>) -> Result<T, E> + Sync),
+        take: &mut dyn FnMut(T) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let runs = ranges.iter().flat_map(|heights| self.runs(heights.clone(), bytes));
         // Without threads this one does everything.
         let helpers = Helpers::start(threads).unwrap_or_default();
         helpers.in_order(runs, convert, |converted| take(converted?))
+    }
+
+    /// Runs of blocks that have about so many bytes together.
+    fn runs(&self, heights: RangeInclusive<u32>, bytes: u64) -> impl Iterator<Item = RangeInclusive<u32>> + Send + '_ {
+        let last = *heights.end();
+        let mut next = Some(*heights.start()).filter(|start| *start <= last);
+        std::iter::from_fn(move || {
+            let start = next?;
+            let mut length = 0;
+            let end = (start..=last).find(|&height| {
+                length += u64::from(self.length(height));
+                length >= bytes || height - start + 1 == BLOCKS_TOGETHER
+            });
+            let end = end.unwrap_or(last);
+            next = Some(end + 1).filter(|start| *start <= last);
+            Some(start..=end)
+        })
     }
 
     /// The parameters of the chain.

@@ -49,6 +49,9 @@ pub(crate) enum Failure {
     /// A signal came before a file was complete.
     #[error("{}: stopped before the end; nothing of it is kept", .0.display())]
     Stopped(PathBuf),
+    /// A signal came before a table in a folder was complete.
+    #[error("{}: stopped before the end; complete partitions are kept, and --append goes on", .0.display())]
+    StoppedBetween(PathBuf),
     /// A Parquet file cannot be written.
     #[cfg(feature = "tables")]
     #[error("{0}")]
@@ -127,6 +130,7 @@ impl Failure {
             #[cfg(feature = "generate")]
             Self::Generate(error) => matches!(error, GenerateError::Stopped { .. }),
             Self::Stopped(_)
+            | Self::StoppedBetween(_)
             | Self::Past(PastError::Stopped)
             | Self::Audit(AuditError::Stopped)
             | Self::DumpSnapshot(DumpSnapshotError::Stopped { .. })
@@ -203,6 +207,7 @@ impl Failure {
             Self::Past(_)
             | Self::Feed(_)
             | Self::Stopped(_)
+            | Self::StoppedBetween(_)
             | Self::Block(_)
             | Self::Hidden(_)
             | Self::Connect(_)

@@ -3,6 +3,7 @@
 //! - lines of JSON, of the events of `blockmill_tables`;
 //! - `arrow` (feature `tables`): streams of Apache Arrow;
 //! - [`encoder`]: either of them;
+//! - [`watching`]: how a feed hears that there is more;
 //! - [`listen`]: for consumers at a socket;
 //! - [`exec`]: for a command.
 
@@ -11,16 +12,15 @@ mod arrow;
 pub(crate) mod encoder;
 pub(crate) mod exec;
 pub(crate) mod listen;
+pub(crate) mod watching;
 
 use crate::failure::Failure;
 use crate::feed::encoder::Encoder;
+use crate::feed::watching::Watching;
 use crate::log;
-use blockmill_blockfiles::{Watch, Woken};
 use blockmill_coins::Tip;
 use blockmill_datadir::{Feed, FeedBlocks, FeedError};
 use serde_json::json;
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 /// Gives `write` everything that a feed has to tell, and the tip at the end. Returns that.
 pub(crate) fn tell(
@@ -35,17 +35,14 @@ pub(crate) fn tell(
     Ok(tip)
 }
 
-/// Has `tell` tell what a feed of the directory `data` has, and again each time there is more,
-/// until `stop` is set or `is_wanted` says no. What cannot be read for a while is said, and tried
-/// again.
+/// Has `tell` tell what a feed has, and again each time there is more, until the watch ends or
+/// `is_wanted` says no. What cannot be read for a while is said, and tried again.
 pub(crate) fn follow(
     feed: &mut Feed,
-    data: &Path,
-    stop: &AtomicBool,
+    watching: &mut dyn Watching,
     tell: &mut dyn FnMut(&mut Feed) -> Result<(), Failure>,
     is_wanted: &mut dyn FnMut() -> bool,
 ) -> Result<(), Failure> {
-    let mut watch = Watch::of_file(&Feed::file_to_watch(data));
     let mut trouble = Trouble::default();
     // Something may have come before the watch began.
     let mut looked = feed.look();
@@ -59,14 +56,10 @@ pub(crate) fn follow(
             },
             Err(error) => trouble.note(error.into())?,
         }
-        let woken = watch.wait(stop);
-        if woken == Woken::Stopped || !is_wanted() {
+        if !watching.wait(feed.has_more()) || !is_wanted() {
             return Ok(());
         }
-        looked = feed.look();
-        if matches!(looked, Ok(true)) {
-            watch.note_change(woken);
-        }
+        looked = watching.look(feed);
     }
 }
 

@@ -5,6 +5,8 @@
 
 mod advice;
 mod arguments;
+#[cfg(feature = "tables")]
+mod arrow_stream;
 mod build_info;
 mod commands;
 mod doing;

@@ -16,22 +16,25 @@
 //! assert_eq!(one.finalize(), other.finalize());
 //! ```
 
+#[cfg(target_arch = "x86_64")]
+mod ifma;
+mod inverse;
+mod number;
+
 use blockmill_block::hash::sha256;
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
-
-const LIMBS: usize = 48;
-const BYTES: usize = LIMBS * 8;
-
-/// The modulus is 2^3072 minus this number.
-const PRIME_DIFFERENCE: u64 = 1_103_717;
+use number::{BYTES, Number};
 
 /// A MuHash: the product so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MuHash {
-    /// Least significant limb first. The number is below 2^3072, so it exceeds the modulus at most
-    /// once.
-    limbs: [u64; LIMBS],
+pub struct MuHash(Number);
+
+/// What comes into a set, and what leaves it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MuHashChange {
+    came: MuHash,
+    left: MuHash,
 }
 
 impl Default for MuHash {
@@ -40,92 +43,91 @@ impl Default for MuHash {
     }
 }
 
-fn element(bytes: &[u8]) -> [u64; LIMBS] {
+/// The element with this SHA-256.
+fn element(hash: &[u8; 32]) -> Number {
     let mut stream = [0; BYTES];
-    ChaCha20::new(&sha256(bytes).into(), &[0; 12].into()).apply_keystream(&mut stream);
-    let mut limbs = [0; LIMBS];
-    for (limb, bytes) in limbs.iter_mut().zip(stream.chunks_exact(8)) {
-        let mut word = [0; 8];
-        word.copy_from_slice(bytes);
-        *limb = u64::from_le_bytes(word);
-    }
-    limbs
+    ChaCha20::new(hash.into(), &[0; 12].into()).apply_keystream(&mut stream);
+    Number::from_bytes(&stream)
 }
 
-/// Adds `carry` times the difference: `carry` times 2^3072 is equal to that, modulo the modulus.
-fn fold(limbs: &mut [u64; LIMBS], mut carry: u64) {
-    while carry != 0 {
-        let mut add = u128::from(carry) * u128::from(PRIME_DIFFERENCE);
-        for limb in limbs.iter_mut() {
-            add += u128::from(*limb);
-            *limb = add as u64;
-            add >>= 64;
-            if add == 0 {
-                break;
-            }
-        }
-        carry = add as u64;
-    }
-}
-
-fn multiply(left: &[u64; LIMBS], right: &[u64; LIMBS]) -> [u64; LIMBS] {
-    let mut product = [0u64; 2 * LIMBS];
-    for (index, &factor) in left.iter().enumerate() {
-        let mut carry = 0u64;
-        for (limb, &other) in product[index..index + LIMBS].iter_mut().zip(right) {
-            // The largest sum is 2^128 - 1, so it fits.
-            let sum = u128::from(factor) * u128::from(other) + u128::from(*limb) + u128::from(carry);
-            *limb = sum as u64;
-            carry = (sum >> 64) as u64;
-        }
-        // No earlier row has reached this limb.
-        product[index + LIMBS] = carry;
-    }
-    let mut reduced = [0; LIMBS];
-    let mut carry = 0u64;
-    for (index, limb) in reduced.iter_mut().enumerate() {
-        let high = u128::from(product[LIMBS + index]) * u128::from(PRIME_DIFFERENCE);
-        let sum = high + u128::from(product[index]) + u128::from(carry);
-        *limb = sum as u64;
-        carry = (sum >> 64) as u64;
-    }
-    fold(&mut reduced, carry);
-    reduced
+/// The product of elements, many at a time. None of too few, and where no way is faster than one
+/// after the other.
+fn product_in_lanes(hashes: &[[u8; 32]]) -> Option<Number> {
+    #[cfg(target_arch = "x86_64")]
+    return ifma::Ifma::detect()?.product(hashes);
+    #[cfg(not(target_arch = "x86_64"))]
+    None
 }
 
 impl MuHash {
     /// The hash of no elements.
     pub fn new() -> Self {
-        let mut limbs = [0; LIMBS];
-        limbs[0] = 1;
-        Self { limbs }
+        Self(Number::ONE)
     }
 
     /// Adds an element to the set.
     pub fn insert(&mut self, bytes: &[u8]) {
-        self.limbs = multiply(&self.limbs, &element(bytes));
+        self.0.multiply(&element(&sha256(bytes)));
+    }
+
+    /// Adds elements to the set.
+    pub fn insert_all<'a>(&mut self, elements: impl IntoIterator<Item = &'a [u8]>) {
+        let hashes: Vec<[u8; 32]> = elements.into_iter().map(sha256).collect();
+        match product_in_lanes(&hashes) {
+            Some(product) => self.0.multiply(&product),
+            None => hashes.iter().for_each(|hash| self.0.multiply(&element(hash))),
+        }
     }
 
     /// Adds all elements of another set.
     pub fn merge(&mut self, other: &Self) {
-        self.limbs = multiply(&self.limbs, &other.limbs);
+        self.0.multiply(&other.0);
     }
 
     /// The hash. Core prints its bytes in reverse order.
     pub fn finalize(&self) -> [u8; 32] {
-        let mut limbs = self.limbs;
-        // All limbs of the modulus are ones but the lowest.
-        let above = limbs[0] >= PRIME_DIFFERENCE.wrapping_neg() && limbs[1..].iter().all(|&limb| limb == u64::MAX);
-        if above {
-            // Subtracting the modulus is adding the difference, without the carry.
-            limbs[0] = limbs[0].wrapping_add(PRIME_DIFFERENCE);
-            limbs[1..].fill(0);
+        sha256(&self.0.to_bytes())
+    }
+}
+
+impl MuHashChange {
+    /// These elements come, and those leave. An element that does both may be left out of both.
+    pub fn new<'a>(came: impl IntoIterator<Item = &'a [u8]>, left: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut change = Self::default();
+        change.came.insert_all(came);
+        change.left.insert_all(left);
+        change
+    }
+
+    /// What changes of a set, one after the other, have done after each: what its hash is to be
+    /// merged with. To divide takes as much as thousands of products, so it is done once for all
+    /// (Montgomery, 1987).
+    pub fn running(changes: &[Self]) -> Vec<MuHash> {
+        // Before each change, what has left so far.
+        let mut left_before = Vec::with_capacity(changes.len());
+        let mut left = Number::ONE;
+        for change in changes {
+            left_before.push(left.clone());
+            left.multiply(&change.left.0);
         }
-        let mut bytes = [0; BYTES];
-        for (bytes, limb) in bytes.chunks_exact_mut(8).zip(limbs) {
-            bytes.copy_from_slice(&limb.to_le_bytes());
+        let mut inverse = left.invert();
+        // From the last change to the first, `inverse` is that of what has left up to it.
+        let mut quotients = Vec::with_capacity(changes.len());
+        for (change, before) in changes.iter().zip(left_before).rev() {
+            let mut quotient = inverse.clone();
+            quotient.multiply(&before);
+            quotient.multiply(&change.came.0);
+            quotients.push(MuHash(quotient));
+            inverse.multiply(&change.left.0);
         }
-        sha256(&bytes)
+        quotients.reverse();
+        for number in 1..quotients.len() {
+            let (before, rest) = quotients.split_at_mut(number);
+            if let ([.., before], [next, ..]) = (before, rest) {
+                next.merge(before);
+            }
+        }
+        quotients
     }
 }
 
@@ -168,39 +170,35 @@ mod tests {
     }
 
     #[test]
-    fn numbers_at_the_modulus() {
-        // 2^3072 - 1 is the difference minus one, modulo the modulus.
-        let most = [u64::MAX; LIMBS];
-        let mut small = [0; LIMBS];
-        small[0] = PRIME_DIFFERENCE - 1;
-        assert_eq!(MuHash { limbs: most }.finalize(), MuHash { limbs: small }.finalize());
-        assert_eq!(
-            MuHash {
-                limbs: multiply(&most, &most)
+    fn changes_give_the_hash_of_each_set() {
+        // What comes with each change, and what leaves.
+        let changes: [(&[&[u8]], &[&[u8]]); 5] = [
+            (&[b"a", b"b"], &[]),
+            (&[b"c"], &[b"a"]),
+            (&[], &[]),
+            (&[b"d", b"e"], &[b"c", b"b"]),
+            (&[], &[b"d", b"e"]),
+        ];
+        let sets: [&[&[u8]]; 5] = [&[b"b", b"a"], &[b"b", b"c"], &[b"c", b"b"], &[b"e", b"d"], &[]];
+        let all: Vec<MuHashChange> = changes
+            .iter()
+            .map(|(came, left)| MuHashChange::new(came.iter().copied(), left.iter().copied()))
+            .collect();
+        for run in 1..=all.len() {
+            let mut before = MuHash::new();
+            let mut found = Vec::new();
+            for part in all.chunks(run) {
+                for running in MuHashChange::running(part) {
+                    let mut hash = before.clone();
+                    hash.merge(&running);
+                    found.push(hash);
+                }
+                before = found.last().unwrap().clone();
             }
-            .finalize(),
-            MuHash {
-                limbs: multiply(&small, &small)
-            }
-            .finalize()
-        );
-        // The modulus is zero.
-        let mut modulus = most;
-        modulus[0] = PRIME_DIFFERENCE.wrapping_neg();
-        assert_eq!(
-            MuHash { limbs: modulus }.finalize(),
-            MuHash { limbs: [0; LIMBS] }.finalize()
-        );
-        let mut below = modulus;
-        below[0] -= 1;
-        // Minus one, squared.
-        assert_eq!(
-            MuHash {
-                limbs: multiply(&below, &below)
-            }
-            .finalize(),
-            MuHash::new().finalize()
-        );
+            let found: Vec<String> = found.iter().map(|hash| Txid(hash.finalize()).to_string()).collect();
+            assert_eq!(found, sets.map(hash), "{run}");
+        }
+        assert_eq!(MuHashChange::running(&[]), []);
     }
 
     proptest! {

@@ -9,6 +9,11 @@ use blockmill_block::{BlockHash, Coin, OutPoint, Txid};
 /// flag, amount, script length.
 const BOGO_SIZE_BASE: u64 = 32 + 4 + 4 + 8 + 2;
 
+/// Core's measure of the size of a coin with this script.
+pub fn bogosize(script_pubkey: &[u8]) -> u64 {
+    BOGO_SIZE_BASE + script_pubkey.len() as u64
+}
+
 /// Bytes that a usual coin adds to what `hash_serialized_3` is computed of.
 const PREIMAGE_BYTES: usize = 80;
 
@@ -116,7 +121,7 @@ impl StatsPart {
                 part.preimages.clear();
             }
             part.transactions += u64::from(part.last.replace(outpoint.txid) != Some(outpoint.txid));
-            part.bogosize += BOGO_SIZE_BASE + coin.script_pubkey.len() as u64;
+            part.bogosize += bogosize(&coin.script_pubkey);
             part.total_amount += i128::from(coin.value);
         }
         part
@@ -161,7 +166,7 @@ impl StatsBuilder {
             self.transactions += 1;
         }
         self.txouts += 1;
-        self.bogosize += BOGO_SIZE_BASE + coin.script_pubkey.len() as u64;
+        self.bogosize += bogosize(&coin.script_pubkey);
         self.total_amount += i128::from(coin.value);
     }
 

@@ -156,6 +156,8 @@ struct FeedChain {
     mark_reader: MarkReader,
     /// What the mark of the last commit was at the last look.
     mark: Mark,
+    /// How often the tip has changed.
+    changes: u64,
 }
 
 impl FeedChain {
@@ -171,6 +173,7 @@ impl FeedChain {
             own: FoundPositions::default(),
             mark_reader: MarkReader::new(directory.file(COMMIT_FILE)),
             mark: Mark::None,
+            changes: 0,
         })
     }
 
@@ -203,6 +206,7 @@ impl FeedChain {
         search_own_blocks(&directory, magic, &mut self.own)?;
         self.blocks.find_blocks(&self.own);
         (self.headers_at, self.tip, self.mark) = (end, tip, mark);
+        self.changes += 1;
         Ok(())
     }
 
@@ -315,9 +319,25 @@ impl Feed {
     /// # Errors
     /// [`FeedError`].
     pub fn look(&mut self) -> Result<bool, FeedError> {
+        write(&self.chain).look()?;
+        Ok(self.has_more())
+    }
+
+    /// Looks as [`look`](Self::look) does, once for all feeds that share what they know of the
+    /// chain. Each of them [`has_more`](Self::has_more) after a change. Returns the number of
+    /// changes that were taken in so far.
+    ///
+    /// # Errors
+    /// [`FeedError`].
+    pub fn look_for_all(&self) -> Result<u64, FeedError> {
         let mut chain = write(&self.chain);
         chain.look()?;
-        Ok(self.told != Some(chain.tip))
+        Ok(chain.changes)
+    }
+
+    /// Whether there is something to tell of what was taken in.
+    pub fn has_more(&self) -> bool {
+        self.told != Some(read(&self.chain).tip)
     }
 
     /// The height of the last block of the chain that the cursor is, or is above.

@@ -270,8 +270,7 @@ impl CoinLookup {
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Self, PastError> {
-        let tip = self.coins.as_ref().and_then(Lookup::tip);
-        let tip = tip.unwrap_or_else(|| self.directory.genesis());
+        let tip = self.tip();
         let helpers = Helpers::start(threads).map_err(OpenError::Threads)?;
         let past = Past::read(&self.directory, &tip, earlier.into(), &helpers, stop, observer)?;
         Ok(Self {
@@ -283,6 +282,17 @@ impl CoinLookup {
     /// The data directory.
     pub fn directory(&self) -> &DataDir {
         &self.directory
+    }
+
+    /// See [`UtxoSet::tip`].
+    pub fn tip(&self) -> Tip {
+        match &self.past {
+            Some(past) => past.tip,
+            None => {
+                let tip = self.coins.as_ref().and_then(Lookup::tip);
+                tip.unwrap_or_else(|| self.directory.genesis())
+            }
+        }
     }
 
     /// The coin of an outpoint; none if it is spent, or never was.

@@ -6,6 +6,7 @@ mod arrow;
 #[cfg(feature = "arrow")]
 pub use arrow::schema_of;
 
+use crate::set_change::SetChange;
 use blockmill_block::{BlockHash, Txid, Wtxid, hex};
 use std::io::Write;
 
@@ -20,6 +21,8 @@ pub enum Kind {
     U64,
     /// A number of 64 bits that may be negative: an amount in satoshi.
     I64,
+    /// A number with a fraction.
+    F64,
     /// A moment in seconds since 1970.
     Time,
     /// A hash of 32 bytes that names something.
@@ -94,6 +97,7 @@ pub(crate) enum Values {
     U32(Vec<Option<u32>>),
     U64(Vec<Option<u64>>),
     I64(Vec<Option<i64>>),
+    F64(Vec<Option<f64>>),
     Time(Vec<Option<u32>>),
     /// Bytes in the order of their digits in hex.
     Id(Vec<Option<[u8; 32]>>),
@@ -107,6 +111,7 @@ impl Values {
             Kind::U32 => Self::U32(Vec::new()),
             Kind::U64 => Self::U64(Vec::new()),
             Kind::I64 => Self::I64(Vec::new()),
+            Kind::F64 => Self::F64(Vec::new()),
             Kind::Time => Self::Time(Vec::new()),
             Kind::Id => Self::Id(Vec::new()),
             Kind::Text => Self::Text(Texts::default()),
@@ -120,6 +125,7 @@ impl Values {
             Self::U32(values) | Self::Time(values) => size_of_val(&**values),
             Self::U64(values) => size_of_val(&**values),
             Self::I64(values) => size_of_val(&**values),
+            Self::F64(values) => size_of_val(&**values),
             Self::Id(values) => size_of_val(&**values),
             Self::Text(texts) => texts.text.len() + size_of_val(&*texts.ends),
         }
@@ -180,6 +186,7 @@ plain! {
     u32 => U32, value => value;
     u64 => U64, value => value;
     i64 => I64, value => value;
+    f64 => F64, value => value;
     Time => Time, value => value.0;
     Id => Id, value => value.0;
     Txid => Id, value => Id::new(value.0).0;
@@ -272,6 +279,9 @@ pub struct Batch {
     types: &'static [ColumnType],
     values: Vec<Values>,
     rows: usize,
+    /// What the block of each row changes in the set of coins, where rows are completed with that.
+    /// It is not written.
+    changes: Vec<SetChange>,
 }
 
 impl Batch {
@@ -281,6 +291,7 @@ impl Batch {
             types,
             values: types.iter().map(|column| Values::new(column.kind)).collect(),
             rows: 0,
+            changes: Vec::new(),
         }
     }
 
@@ -290,6 +301,25 @@ impl Batch {
         self.rows += 1;
     }
 
+    /// Adds what the block of the row that was added last changes in the set.
+    pub(crate) fn push_change(&mut self, change: SetChange) {
+        self.changes.push(change);
+    }
+
+    /// What the blocks of the rows change in the set.
+    pub(crate) fn changes(&mut self) -> &mut Vec<SetChange> {
+        &mut self.changes
+    }
+
+    /// Replaces the values of a column; there is one for each row.
+    pub(crate) fn replace<V: Value>(&mut self, column: &str, values: Vec<V>) {
+        if let Some(position) = self.types.iter().position(|known| known.name == column) {
+            let mut replaced = Values::new(self.types[position].kind);
+            values.into_iter().for_each(|value| value.push(&mut replaced));
+            self.values[position] = replaced;
+        }
+    }
+
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
@@ -297,7 +327,8 @@ impl Batch {
 
     /// Memory in bytes, about.
     pub fn memory(&self) -> usize {
-        self.values.iter().map(Values::memory).sum()
+        let values: usize = self.values.iter().map(Values::memory).sum();
+        values + size_of_val(&*self.changes)
     }
 
     /// Gives the ids of a column to `change`, row by row, and with them those of another.
@@ -400,6 +431,8 @@ pub enum Cell<'a> {
     Unsigned(u64),
     /// A number that may be negative.
     Signed(i64),
+    /// A number with a fraction.
+    Float(f64),
     /// A moment in seconds since 1970.
     Time(u32),
     /// A hash, its bytes in the order of its digits in hex.
@@ -416,6 +449,8 @@ impl Cell<'_> {
             Self::Bool(value) => write!(line, "{value}"),
             Self::Unsigned(value) => write!(line, "{value}"),
             Self::Signed(value) => write!(line, "{value}"),
+            // With a point or an exponent, also where the fraction is zero.
+            Self::Float(value) => write!(line, "{value:?}"),
             Self::Time(seconds) => write!(line, "{seconds}"),
             Self::Id(id) => write!(line, "{}", hex::encode(id)),
             Self::Text(text) => write!(line, "{text}"),
@@ -434,6 +469,7 @@ fn cells(values: &Values) -> Box<dyn Iterator<Item = Option<Cell<'_>>> + '_> {
         ),
         Values::U64(values) => Box::new(values.iter().map(|value| value.map(Cell::Unsigned))),
         Values::I64(values) => Box::new(values.iter().map(|value| value.map(Cell::Signed))),
+        Values::F64(values) => Box::new(values.iter().map(|value| value.map(Cell::Float))),
         Values::Time(values) => Box::new(values.iter().map(|value| value.map(Cell::Time))),
         Values::Id(values) => Box::new(values.iter().map(|value| value.map(Cell::Id))),
         Values::Text(texts) => Box::new(texts.iter().map(|text| text.map(Cell::Text))),

@@ -17,7 +17,7 @@
 //! let found = ChainBlocks::of_files(&[blocks], &[], &params, &stop, &mut ())?;
 //! let chain = found.expect("nobody sets `stop`");
 //! // All transactions, as lines of CSV.
-//! let makers = Makers::new(&[ProductKind::Transactions]);
+//! let makers = Makers::new(&[ProductKind::Transactions], &chain);
 //! let csv = |_, rows: Batch| Ok::<_, BlockReadError>(rows.csv());
 //! let blocks = chain.iter(0..=chain.height());
 //! let made = makers.make(blocks, Network::Regtest, true, &csv)?;
@@ -33,6 +33,7 @@
 //! - [`coin_row`]: a coin;
 //! - [`hints`]: which outputs of each block are unspent, in the form of a draft;
 //! - [`batch`]: flat rows as columns, and these in the forms of other programs;
+//! - `set_change`: what a block changes in the set of coins;
 //! - `column` (feature `arrow`): columns of Apache Arrow that hold lists;
 //! - [`sizes`]: the sizes of a transaction.
 
@@ -44,5 +45,6 @@ pub mod event;
 pub mod hints;
 pub mod pass;
 pub mod product;
+mod set_change;
 pub mod sizes;
 pub mod transaction_row;

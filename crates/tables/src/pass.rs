@@ -5,9 +5,10 @@
 //! rests on all blocks below it.
 
 use crate::batch::{Batch, Table};
-use crate::product::{Complete, OfBlock, Product, ProductKind};
+use crate::product::{Complete, OfBlock, OfChain, Product, ProductKind};
 use blockmill_block::Network;
-use blockmill_chain::SpendingBlock;
+use blockmill_chain::{BlockReadError, ChainBlocks, SpendingBlock};
+use std::sync::Arc;
 
 /// Bytes of the blocks whose rows are made by a thread at a time.
 pub const RUN_BYTES: u64 = 4 << 20;
@@ -20,6 +21,7 @@ pub const ROWS_BYTES: usize = 24 << 20;
 pub struct Makers(Vec<Maker>);
 
 struct Maker {
+    table: &'static Table,
     product: Box<dyn Product>,
     /// Whether rows are completed in the order of blocks.
     is_in_order: bool,
@@ -45,9 +47,10 @@ impl Maker {
     fn make<T, E>(
         &self,
         number: usize,
-        rows: Batch,
+        mut rows: Batch,
         convert: &dyn Fn(usize, Batch) -> Result<T, E>,
     ) -> Result<Made<T>, E> {
+        self.product.end_run(&mut rows);
         if self.is_in_order {
             return Ok(Made::Rows(rows));
         }
@@ -56,16 +59,18 @@ impl Maker {
     }
 
     fn empty(&self) -> Batch {
-        Batch::new(self.product.table().columns)
+        Batch::new(self.table.columns)
     }
 }
 
 impl Makers {
-    /// Makers of these tables.
-    pub fn new(kinds: &[ProductKind]) -> Self {
+    /// Makers of these tables, for blocks of this chain.
+    pub fn new(kinds: &[ProductKind], chain: &ChainBlocks) -> Self {
+        let chain = Arc::new(OfChain::new(chain));
         let maker = |kind: &ProductKind| {
-            let product = kind.product();
+            let product = kind.product(&chain);
             Maker {
+                table: kind.table(),
                 is_in_order: product.completer().is_some(),
                 product,
             }
@@ -75,7 +80,7 @@ impl Makers {
 
     /// The tables.
     pub fn tables(&self) -> impl ExactSizeIterator<Item = &'static Table> {
-        self.0.iter().map(|maker| maker.product.table())
+        self.0.iter().map(|maker| maker.table)
     }
 
     /// What completes the rows.
@@ -93,7 +98,7 @@ impl Makers {
     ///
     /// # Errors
     /// Those of blocks and of `convert`.
-    pub fn make<T, E>(
+    pub fn make<T, E: From<BlockReadError>>(
         &self,
         blocks: impl Iterator<Item = Result<SpendingBlock, E>>,
         network: Network,
@@ -110,7 +115,7 @@ impl Makers {
             let read = read?;
             let of = OfBlock::new(&read, network);
             for (_, (maker, rows)) in &mut tables {
-                maker.product.add_block(&of, &read, rows);
+                maker.product.add_block(&of, &read, rows)?;
             }
             for (position, spending) in (0..).zip(read.transactions()) {
                 made.transactions += 1;
@@ -143,8 +148,8 @@ impl Completers {
     /// rows, too.
     ///
     /// # Errors
-    /// Those of `convert`.
-    pub fn complete<T, E>(
+    /// Those of `convert`, and that a block spends coins which are not those of the chain.
+    pub fn complete<T, E: From<BlockReadError>>(
         &mut self,
         number: usize,
         made: Made<T>,
@@ -153,7 +158,7 @@ impl Completers {
         match made {
             Made::Piece(piece, count) => Ok((piece, count)),
             Made::Rows(mut rows) => {
-                self.pass_over(number, &mut rows);
+                self.pass_over(number, &mut rows)?;
                 let count = rows.rows() as u64;
                 Ok((convert(number, rows)?, count))
             }
@@ -161,9 +166,13 @@ impl Completers {
     }
 
     /// Notes rows that are not written.
-    pub fn pass_over(&mut self, number: usize, rows: &mut Batch) {
-        if let Some(complete) = &mut self.0[number] {
-            complete(rows);
+    ///
+    /// # Errors
+    /// That a block spends coins which are not those of the chain.
+    pub fn pass_over(&mut self, number: usize, rows: &mut Batch) -> Result<(), BlockReadError> {
+        match &mut self.0[number] {
+            Some(complete) => complete(rows),
+            None => Ok(()),
         }
     }
 }

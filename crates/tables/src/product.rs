@@ -2,7 +2,7 @@
 //!
 //! - `transactions`, `inputs`, `outputs`, `spenders`: a row for each of these;
 //! - `positions`: a row for each transaction;
-//! - `filters` (feature `descriptors`): a row for each block.
+//! - `filters` (feature `descriptors`), `statistics`: a row for each block.
 
 #[cfg(feature = "descriptors")]
 mod filters;
@@ -10,13 +10,16 @@ mod inputs;
 mod outputs;
 mod positions;
 mod spenders;
+mod statistics;
 mod transactions;
 
 use crate::batch::{Batch, Table, Time};
 use blockmill_block::{BlockHash, Network};
-use blockmill_chain::{FoundAt, SpendingBlock, SpendingTransaction};
+use blockmill_chain::{BlockReadError, ChainBlocks, FoundAt, SpendingBlock, SpendingTransaction};
+use blockmill_rules::Params;
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The tables that there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,10 +37,24 @@ pub enum ProductKind {
     /// A row for each block, with its basic filter (BIP 158).
     #[cfg(feature = "descriptors")]
     Filters,
+    /// A row for each block, with its figures and those of the set after it.
+    Statistics,
 }
 
 impl ProductKind {
-    pub(crate) fn product(self) -> Box<dyn Product> {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Transactions,
+        Self::Inputs,
+        Self::Outputs,
+        Self::Spenders,
+        Self::Positions,
+        #[cfg(feature = "descriptors")]
+        Self::Filters,
+        Self::Statistics,
+    ];
+
+    pub(crate) fn product(self, chain: &Arc<OfChain>) -> Box<dyn Product> {
         match self {
             Self::Transactions => Box::new(transactions::Transactions),
             Self::Inputs => Box::new(inputs::Inputs),
@@ -46,12 +63,45 @@ impl ProductKind {
             Self::Positions => Box::new(positions::Positions),
             #[cfg(feature = "descriptors")]
             Self::Filters => Box::new(filters::Filters),
+            Self::Statistics => Box::new(statistics::Statistics(Arc::clone(chain))),
         }
     }
 
     /// The table.
     pub fn table(self) -> &'static Table {
-        self.product().table()
+        match self {
+            Self::Transactions => &transactions::TABLE,
+            Self::Inputs => &inputs::TABLE,
+            Self::Outputs => &outputs::TABLE,
+            Self::Spenders => &spenders::TABLE,
+            Self::Positions => &positions::TABLE,
+            #[cfg(feature = "descriptors")]
+            Self::Filters => &filters::TABLE,
+            Self::Statistics => &statistics::TABLE,
+        }
+    }
+}
+
+/// What rows rest on of their chain.
+#[derive(Debug)]
+pub(crate) struct OfChain {
+    pub(crate) params: Params,
+    /// The times of its blocks, by height, in seconds since 1970.
+    pub(crate) times: Vec<u32>,
+}
+
+impl OfChain {
+    pub(crate) fn new(chain: &ChainBlocks) -> Self {
+        Self {
+            params: chain.params().clone(),
+            times: chain.times(),
+        }
+    }
+
+    /// Whether the coinbase of a block makes no coins: the genesis block's, and those that were
+    /// repeated (BIP 30).
+    pub(crate) fn is_without_coinbase(&self, of: &OfBlock) -> bool {
+        of.height == 0 || self.params.bip30_overwritten.contains(&(of.height, of.hash))
     }
 }
 
@@ -102,13 +152,19 @@ impl OfBlock {
 
 /// What a pass makes.
 pub(crate) trait Product: Send + Sync {
-    fn table(&self) -> &'static Table;
-
     /// Adds the rows of a block as a whole.
-    fn add_block(&self, _of: &OfBlock, _read: &SpendingBlock, _rows: &mut Batch) {}
+    ///
+    /// # Errors
+    /// What no valid block has.
+    fn add_block(&self, _of: &OfBlock, _read: &SpendingBlock, _rows: &mut Batch) -> Result<(), BlockReadError> {
+        Ok(())
+    }
 
     /// Adds the rows of a transaction; `position` is its number in the block.
     fn add_transaction(&self, _of: &OfBlock, _position: u32, _spending: &SpendingTransaction<'_>, _rows: &mut Batch) {}
+
+    /// Ends the rows of a run of blocks, of which the thread has all.
+    fn end_run(&self, _rows: &mut Batch) {}
 
     /// What completes the rows, where they rest on those of all blocks below. The pass goes over
     /// these, too.
@@ -118,4 +174,4 @@ pub(crate) trait Product: Send + Sync {
 }
 
 /// Completes the rows of the next blocks.
-pub(crate) type Complete = Box<dyn FnMut(&mut Batch)>;
+pub(crate) type Complete = Box<dyn FnMut(&mut Batch) -> Result<(), BlockReadError>>;

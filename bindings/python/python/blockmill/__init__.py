@@ -1,6 +1,14 @@
-"""Proves that a UTXO set is that of a fully valid Bitcoin chain.
+"""The UTXO set and the blocks of Bitcoin as tables, and the proof that the set is true.
 
-With the undo files that Bitcoin Core keeps beside its block files every block can be checked alone,
+>>> import blockmill
+>>> utxos = blockmill.open("~/blockmill")  # doctest: +SKIP
+>>> utxos.coins().to_polars()  # doctest: +SKIP
+
+- `open` opens a data directory, `blocks` finds the chain in block files: coins, transactions, inputs,
+  outputs, filters as tables, which pyarrow, polars, DuckDB and pandas read;
+- `open(...).feed` gives each block that comes or leaves, with the coins that it spends.
+
+**Audit.** With the undo files that Bitcoin Core keeps beside its block files every block can be checked alone,
 in any order: all rules, all scripts. Two products over all coins say whether the undo data is true,
 and whether what is left is the set. So a whole chain is validated on all cores of a machine, or on
 many machines.
@@ -19,18 +27,19 @@ Work is done without the interpreter's lock. Ctrl-C ends it.
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, process_time
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal
 
 from ._blockmill import (
     BlockmillError,
     Chain,
+    CursorError,
     FileError,
+    IncompleteError,
     Key,
     KeyFileError,
     PartError,
@@ -43,35 +52,44 @@ from ._blockmill import (
     read_part,
 )
 from ._blockmill import audit_part as _audit_part
+from ._shared import OnProgress, PathLike, Paths, Progress, hear_with, path_text, path_texts
+from .tables import Balance, Blocks, Coin, Feed, Stats, Table, UtxoSet, blocks, open
 
 if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = [
+    "Balance",
     "BlockmillError",
+    "Blocks",
     "Chain",
+    "Coin",
+    "CursorError",
+    "Feed",
     "FileError",
     "Finding",
+    "IncompleteError",
     "Key",
     "KeyFileError",
     "Part",
     "PartError",
     "Progress",
     "Report",
+    "Stats",
+    "Table",
     "UnreadableError",
     "UsageError",
+    "UtxoSet",
     "__version__",
     "audit",
     "audit_key",
     "audit_merge",
     "audit_part",
+    "blocks",
     "index",
+    "open",
 ]
 
-log = logging.getLogger("blockmill")
-
-PathLike = Union[str, "os.PathLike[str]"]
-Paths = Union[PathLike, Iterable[PathLike]]
 Verdict = Literal["proved", "refuted", "incomplete"]
 Signatures = Literal["auto", "kernel", "lanes"]
 
@@ -133,29 +151,6 @@ class Report:
         return self.verdict == "proved"
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far an audit is.
-
-    `phase` is `headers` (block files are searched), `blocks` or `coins` (the set is read); `share` is
-    that of the phase, from 0 to 1. Fields that the phase does not have are None.
-    """
-
-    phase: Literal["headers", "blocks", "coins"]
-    share: float
-    headers: int | None = None
-    height: int | None = None
-    blocks: int | None = None
-    transactions: int | None = None
-    inputs: int | None = None
-    coins: int | None = None
-    seconds: float | None = None
-    seconds_left: float | None = None
-
-
-OnProgress = Callable[[Progress], object]
-
-
 class UnreadableError(BlockmillError):
     """Blocks of a part cannot be read. `findings` says which, and why."""
 
@@ -198,41 +193,17 @@ class Part:
 
         Raises `PartError` if it is none, or was changed.
         """
-        data = data if isinstance(data, bytes) else Path(_path(data)).read_bytes()
+        data = data if isinstance(data, bytes) else Path(path_text(data)).read_bytes()
         fields = read_part(_key(key), data)
         return Part(**{**fields, "findings": _findings(fields["findings"])}, data=data)
 
 
-def _path(path: PathLike) -> str:
-    return os.path.expanduser(os.fspath(path))
-
-
-def _paths(paths: Paths | None) -> list[str]:
-    if paths is None:
-        return []
-    if isinstance(paths, (str, os.PathLike)):
-        return [_path(paths)]
-    return [_path(path) for path in paths]
-
-
 def _key(key: Key | PathLike) -> Key:
-    return key if isinstance(key, Key) else Key.read(_path(key))
+    return key if isinstance(key, Key) else Key.read(path_text(key))
 
 
 def _findings(findings: Iterable[Mapping[str, Any]]) -> tuple[Finding, ...]:
     return tuple(Finding(**finding) for finding in findings)
-
-
-def _hear(progress: OnProgress | None) -> Callable[[str, dict[str, Any]], None]:
-    """Gives events to the log, and progress to `progress`."""
-
-    def hear(about: str, fields: dict[str, Any]) -> None:
-        if about == "event":
-            log.log(logging.WARNING if fields["is_warning"] else logging.INFO, "%s", fields["text"])
-        elif progress is not None:
-            progress(Progress(phase=about, **fields))  # type: ignore[arg-type]
-
-    return hear
 
 
 def _report(fields: Mapping[str, Any], seconds: float, cpu_seconds: float) -> Report:
@@ -287,17 +258,17 @@ def audit(
             progress=progress,
         )
     start, cpu = monotonic(), process_time()
-    kept = None if resume is None else _path(resume)
-    hear = _hear(progress)
+    kept = None if resume is None else path_text(resume)
+    hear = hear_with(progress)
     if data is not None:
         if snapshot is not None:
             raise UsageError("either snapshot or data is needed, not both")
-        fields = audit_data(_path(data), _paths(blocks), kept, threads, signatures, hear)
+        fields = audit_data(path_text(data), path_texts(blocks), kept, threads, signatures, hear)
     elif snapshot is None or blocks is None or network is None:
         raise UsageError("blocks, snapshot and network are needed, or data")
     else:
         fields = audit_files(
-            _paths(blocks), network, signet_challenge, _path(snapshot), kept, threads, signatures, hear
+            path_texts(blocks), network, signet_challenge, path_text(snapshot), kept, threads, signatures, hear
         )
     return _report(fields, monotonic() - start, process_time() - cpu)
 
@@ -308,7 +279,7 @@ def audit_key(path: PathLike) -> Key:
     Whoever can choose the block files or the snapshot must not know it.
     """
     key = Key.draw()
-    key.write(_path(path))
+    key.write(path_text(path))
     return key
 
 
@@ -326,7 +297,7 @@ def index(
 
     A chain can be pickled; processes with the same files under the same paths can use it.
     """
-    chain = index_chain(_paths(blocks), network, signet_challenge, headers, None, _hear(progress))
+    chain = index_chain(path_texts(blocks), network, signet_challenge, headers, None, hear_with(progress))
     assert isinstance(chain, Chain)
     return chain
 
@@ -362,15 +333,15 @@ def audit_part(
     else:
         chain = index(blocks, network, headers=headers, signet_challenge=signet_challenge, progress=progress)
     key = _key(key)
-    if out is not None and os.path.lexists(_path(out)):
-        raise FileError(f"{_path(out)}: there is a file of this name already")
-    data, unreadable, _ = _audit_part(chain, key, first, last, threads, signatures, _hear(progress))
+    if out is not None and os.path.lexists(path_text(out)):
+        raise FileError(f"{path_text(out)}: there is a file of this name already")
+    data, unreadable, _ = _audit_part(chain, key, first, last, threads, signatures, hear_with(progress))
     if data is None:
         raise UnreadableError(_findings(unreadable))
     if out is not None:
-        temporary = _path(out) + ".incomplete"
+        temporary = path_text(out) + ".incomplete"
         Path(temporary).write_bytes(data)
-        os.rename(temporary, _path(out))
+        os.rename(temporary, path_text(out))
     return Part.read(key, data)
 
 
@@ -396,15 +367,15 @@ def audit_merge(
             named.append((f"part {number}", bytes(part)))
             continue
         try:
-            named.append((_path(part), Path(_path(part)).read_bytes()))
+            named.append((path_text(part), Path(path_text(part)).read_bytes()))
         except OSError as error:
-            raise FileError(f"{_path(part)}: {error.strerror}") from error
+            raise FileError(f"{path_text(part)}: {error.strerror}") from error
     fields = merge_parts(
         _key(key),
         named,
-        None if snapshot is None else _path(snapshot),
-        None if data is None else _path(data),
+        None if snapshot is None else path_text(snapshot),
+        None if data is None else path_text(data),
         threads,
-        _hear(progress),
+        hear_with(progress),
     )
     return _report(fields, monotonic() - start, process_time() - cpu)

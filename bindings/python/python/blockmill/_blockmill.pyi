@@ -1,6 +1,7 @@
 """Types of the native module. The package's functions are its interface."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 __version__: str
@@ -19,6 +20,12 @@ class KeyFileError(BlockmillError):
 
 class PartError(BlockmillError):
     """Bytes are no part of this run, or parts do not join."""
+
+class IncompleteError(BlockmillError):
+    """Block files do not hold a whole chain."""
+
+class CursorError(BlockmillError):
+    """A feed cannot go on from a cursor: begin anew."""
 
 class Key:
     """The secret of a run. Its pickles have the secret, its `repr` has not."""
@@ -44,10 +51,75 @@ class Chain:
     def height(self) -> int: ...
     def hash(self, height: int) -> str:
         """Hash of the block at a height."""
+    @property
+    def why(self) -> list[str]:
+        """Why the block files do not hold a whole chain."""
+    def table(
+        self,
+        name: str,
+        first: int,
+        last: int | None,
+        binary: bool,
+        threads_wanted: int | None,
+        may_be_partial: bool,
+        is_alone: bool,
+    ) -> Rows:
+        """A table of the blocks of some heights."""
     def ranges(self, bytes: int) -> list[tuple[int, int, int]]:
         """Ranges of heights for parts of about so many bytes of blocks: first, last, bytes."""
 
 Hear: TypeAlias = Callable[[str, dict[str, Any]], None]
+
+class Rows:
+    """A table, whose rows are made when they are read."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+    def schema(self) -> object:
+        """The schema, as a capsule."""
+    def stream(self) -> object:
+        """A stream of all rows, as a capsule."""
+    def raise_last(self) -> None:
+        """Raises what the last stream has ended with."""
+
+class Events:
+    """Events, one after the other."""
+
+    def next(self) -> bytes | None:
+        """The next event as a line of JSON; none at the end."""
+    def rows(self) -> Rows:
+        """All events as a table: from the first one on, whatever was taken."""
+
+class Set:
+    """The set of a data directory, as it was after the block that was the tip when it was opened."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def network(self) -> str: ...
+    @property
+    def height(self) -> int: ...
+    @property
+    def tip(self) -> str: ...
+    def at(self, height: int, hear: Hear) -> Set:
+        """The set after an earlier block."""
+    def coin(self, outpoint: str, hear: Hear) -> dict[str, Any] | None:
+        """The coin of an outpoint as a dictionary, or none."""
+    def coins(self, wanted: list[str] | None, last_index: int, binary: bool) -> Rows:
+        """All coins, or those of some scripts, as a table."""
+    def balance(
+        self, texts: list[str], last_index: int, hear: Hear
+    ) -> tuple[list[tuple[int, int]], tuple[int, int]]:
+        """The number of coins and the satoshi of each text, and of all."""
+    def stats(self, serialized: bool, muhash: bool, hear: Hear) -> dict[str, Any]:
+        """The figures of the set as a dictionary."""
+    def table(self, name: str, first: int, last: int | None, binary: bool, hear: Hear) -> Rows:
+        """A table of the blocks up to the tip."""
+    def feed(self, cursor: str, is_followed: bool) -> Events:
+        """What has happened to the chain since a block, as events."""
+
+def open_set(path: str, blocks: list[str], older: bool, threads_wanted: int | None) -> Set: ...
 
 def audit_files(
     blocks: list[str],

@@ -15,7 +15,7 @@ task, and in no log. Who can read the connections between the machines can read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -27,29 +27,26 @@ from . import (
     Chain,
     Finding,
     Key,
-    OnProgress,
     Part,
-    PathLike,
-    Paths,
     Progress,
     Report,
     Signatures,
     UnreadableError,
     UsageError,
     _findings,
-    _hear,
-    _path,
-    _paths,
     _report,
     audit_merge,
 )
 from ._blockmill import audit_part as _audit_part
 from ._blockmill import index_chain, join_parts
+from ._cluster_tables import export
+from ._shared import OnProgress, PathLike, Paths, hear_with, path_text, path_texts
+from ._tasks import Tasks, stop_if_cancelled
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["audit"]
+__all__ = ["audit", "export"]
 
 # Bytes of blocks in a part. Small enough that the last ones do not keep a cluster waiting.
 PART_BYTES = 128 << 20
@@ -58,26 +55,10 @@ PART_BYTES = 128 << 20
 BRANCHES = 16
 
 
-class _Cancelled(Exception):
-    """The client does not want a task any more."""
-
-
-def _stop_if_cancelled(name: str) -> Callable[[Progress], None]:
-    """Ends a task that the client has cancelled: the scheduler cannot end what runs already."""
-    worker = get_worker()
-
-    def look(_: Progress) -> None:
-        task = worker.state.tasks.get(name)
-        if task is None or task.state == "cancelled":
-            raise _Cancelled(name)
-
-    return look
-
-
 def _index(
     name: str, blocks: list[str], network: str, challenge: bytes | None, snapshot: str
 ) -> Chain | dict[str, Any]:
-    return index_chain(blocks, network, challenge, None, snapshot, _hear(_stop_if_cancelled(name)))
+    return index_chain(blocks, network, challenge, None, snapshot, hear_with(stop_if_cancelled(name)))
 
 
 def _plan(
@@ -90,7 +71,7 @@ def _plan(
 def _part(
     name: str, chain: Chain, key: Key, first: int, last: int, threads: int, signatures: Signatures
 ) -> tuple[bytes, float]:
-    hear = _hear(_stop_if_cancelled(name))
+    hear = hear_with(stop_if_cancelled(name))
     data, unreadable, cpu = _audit_part(chain, key, first, last, threads, signatures, hear)
     if data is None:
         raise UnreadableError(_findings(unreadable))
@@ -107,36 +88,11 @@ def _merge(
     data, cpu = part
     # It is the last task: the worker's other threads have nothing to do.
     threads = max(threads, get_worker().state.nthreads)
-    report = audit_merge(key, snapshot, [data], threads=threads, progress=_stop_if_cancelled(name))
+    report = audit_merge(key, snapshot, [data], threads=threads, progress=stop_if_cancelled(name))
     return report, cpu + report.cpu_seconds
 
 
-class _Tasks:
-    """The tasks of a run. Its names have the run in them, which is a hash of the key."""
-
-    def __init__(self, client: Client, run: str, retries: int) -> None:
-        self.client, self.run, self.retries = client, run, retries
-        self.futures: list[Future[Any]] = []
-
-    def submit(
-        self, kind: str, number: str, work: Callable[..., object], *args: object, named: bool = False
-    ) -> Future[Any]:
-        # What comes before the run is the group that a dashboard shows.
-        name = f"blockmill-{kind}-{self.run}-{number}"
-        args = (name, *args) if named else args
-        future = self.client.submit(work, *args, key=name, retries=self.retries, pure=False)
-        self.futures.append(future)
-        return future
-
-    def cancel(self) -> None:
-        self.client.cancel(self.futures, force=True)
-
-    def release(self) -> None:
-        for future in self.futures:
-            future.release()
-
-
-def _tree(tasks: _Tasks, key: Key, parts: Sequence[Future[Any]]) -> Future[Any]:
+def _tree(tasks: Tasks, key: Key, parts: Sequence[Future[Any]]) -> Future[Any]:
     level = 0
     while len(parts) > 1:
         groups = [parts[at : at + BRANCHES] for at in range(0, len(parts), BRANCHES)]
@@ -177,9 +133,9 @@ def audit(
         raise UsageError("part_bytes and threads are at least 1, retries at least 0")
     start = monotonic()
     key = Key.draw()
-    tasks = _Tasks(client, key.run, retries)
+    tasks = Tasks(client, key.run, retries)
     try:
-        paths, set_path = _paths(blocks), _path(snapshot)
+        paths, set_path = path_texts(blocks), path_text(snapshot)
         chain = tasks.submit("index", "0", _index, paths, network, signet_challenge, set_path, named=True)
         plan = tasks.submit("plan", "0", _plan, chain, part_bytes).result()
         if isinstance(plan, dict):

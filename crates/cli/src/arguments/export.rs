@@ -7,8 +7,9 @@ use blockmill_block::Network;
 use blockmill_datadir::ChainId;
 #[cfg(feature = "descriptors")]
 use blockmill_descriptors::IndexRange;
+use blockmill_tables::batch::Ids;
 use blockmill_tables::product::ProductKind;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, value_parser};
 use std::path::PathBuf;
 
 /// Outputs that `export hints` gathers at a time: 256 MiB.
@@ -36,6 +37,9 @@ pub(crate) enum ExportCommand {
     /// Write the hints of SwiftSync: which outputs of each block are unspent at the tip; in the
     /// form of a draft (BIP 456, version 0), which may change
     Hints(ExportHintsArguments),
+    /// Write figures of each of some blocks, and of the set of coins after it: those of Core's
+    /// gettxoutsetinfo with an index, and of getblockstats
+    Statistics(ExportTablesArguments),
 }
 
 /// A flat table of a pass over blocks.
@@ -48,6 +52,7 @@ pub(crate) enum TableKind {
     Positions,
     #[cfg(feature = "descriptors")]
     Filters,
+    Statistics,
 }
 
 impl TableKind {
@@ -60,6 +65,7 @@ impl TableKind {
             Self::Positions => ProductKind::Positions,
             #[cfg(feature = "descriptors")]
             Self::Filters => ProductKind::Filters,
+            Self::Statistics => ProductKind::Statistics,
         }
     }
 }
@@ -70,6 +76,9 @@ pub(crate) enum TableFormat {
     /// Apache Parquet, compressed
     #[cfg(feature = "tables")]
     Parquet,
+    /// A stream of Apache Arrow (IPC)
+    #[cfg(feature = "tables")]
+    Arrow,
     /// Comma-separated values, with a head
     Csv,
     /// A line of JSON for each row
@@ -77,6 +86,27 @@ pub(crate) enum TableFormat {
     /// A SQLite database with one table, and an index
     #[cfg(feature = "tables")]
     Sqlite,
+}
+
+/// How flat tables are written.
+#[derive(Debug, Args)]
+pub(crate) struct FormArguments {
+    /// Format of the tables [default: what the ending of the file's name says]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<TableFormat>,
+    /// Write ids of transactions and blocks as the 32 bytes of their hex, in the same order; for
+    /// parquet, arrow and sqlite
+    #[arg(long)]
+    binary: bool,
+}
+
+impl FormArguments {
+    pub(crate) fn ids(&self) -> Ids {
+        match self.binary {
+            true => Ids::Binary,
+            false => Ids::Hex,
+        }
+    }
 }
 
 /// Whose coins are exported.
@@ -109,9 +139,8 @@ pub(crate) struct ExportCoinsArguments {
     pub(crate) at: AtArgument,
     #[command(flatten)]
     pub(crate) older: OlderArgument,
-    /// Format of the table [default: what the ending of the file's name says]
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: Option<TableFormat>,
+    #[command(flatten)]
+    pub(crate) form: FormArguments,
     #[cfg(feature = "descriptors")]
     #[command(flatten)]
     pub(crate) wanted: WantedArguments,
@@ -167,7 +196,7 @@ impl ExportHintsArguments {
             older: self.older,
             network: self.network,
             signet_challenge: self.signet_challenge.clone(),
-            from: 0,
+            from: None,
             to: self.at,
             out: self.out.clone(),
             force: self.force,
@@ -204,13 +233,13 @@ pub(crate) struct PassArguments {
     /// Challenge of a custom signet, in hex; implies --network signet
     #[arg(long, value_name = "HEX", value_parser = parse_hex)]
     pub(crate) signet_challenge: Option<HexBytes>,
-    /// Height of the first block
-    #[arg(long, value_name = "HEIGHT", default_value_t = 0)]
-    pub(crate) from: u32,
+    /// Height of the first block [default: 0; with --append that of the table]
+    #[arg(long, value_name = "HEIGHT")]
+    pub(crate) from: Option<u32>,
     /// Height of the last block [default: the tip]
     #[arg(long, value_name = "HEIGHT")]
     pub(crate) to: Option<u32>,
-    /// The file to write, or - for standard output; with --and a folder
+    /// The file to write, or - for standard output; with --and, --partition and --append a folder
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
@@ -230,10 +259,18 @@ pub(crate) struct ExportBlocksArguments {
 pub(crate) struct ExportTablesArguments {
     #[command(flatten)]
     pub(crate) pass: PassArguments,
-    /// Further tables of the same pass; each goes to a file of its name in the folder --out
+    /// Further tables of the same pass; each goes to a file of its name in the folder --out, or
+    /// with --partition to a folder there
     #[arg(long, value_name = "TABLE", value_delimiter = ',')]
     pub(crate) and: Vec<TableKind>,
-    /// Format of the tables [default: what the ending of the file's name says]
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: Option<TableFormat>,
+    /// Write a file for each so many heights to the folder --out, and a manifest, blockmill.json;
+    /// --force removes the table that is there first
+    #[arg(long, value_name = "BLOCKS", value_parser = value_parser!(u32).range(1..))]
+    pub(crate) partition: Option<u32>,
+    /// Go on with the files of an earlier call with --partition: keep those that are full and still
+    /// on the chain, and make the others
+    #[arg(long, conflicts_with = "is_forced")]
+    pub(crate) append: bool,
+    #[command(flatten)]
+    pub(crate) form: FormArguments,
 }

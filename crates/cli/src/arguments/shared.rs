@@ -214,6 +214,13 @@ pub(crate) struct Force {
 }
 
 impl Force {
+    /// A file that is there is replaced.
+    pub(crate) const ALWAYS: Self = Self { is_forced: true };
+
+    pub(crate) fn is_given(self) -> bool {
+        self.is_forced
+    }
+
     /// Begins a file.
     pub(crate) fn begin(self, path: &Path) -> Result<NewFile, FileError> {
         match self.is_forced {

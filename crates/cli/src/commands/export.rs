@@ -4,6 +4,7 @@ mod blocks;
 mod coins;
 mod hints;
 mod pass;
+mod plan;
 mod tables;
 
 use crate::arguments::export::{ExportCommand, TableKind};
@@ -21,5 +22,6 @@ pub(crate) fn run(command: &ExportCommand) -> Result<u8, Failure> {
         ExportCommand::Positions(arguments) => tables::run(TableKind::Positions, arguments),
         #[cfg(feature = "descriptors")]
         ExportCommand::Filters(arguments) => tables::run(TableKind::Filters, arguments),
+        ExportCommand::Statistics(arguments) => tables::run(TableKind::Statistics, arguments),
     }
 }

@@ -5,6 +5,7 @@ use crate::commands::threads;
 use crate::failure::Failure;
 use crate::feed::encoder::Encoder;
 use crate::feed::listen::Server;
+use crate::feed::watching::OwnWatch;
 use crate::feed::{follow, tell};
 use crate::output;
 use crate::signals;
@@ -33,7 +34,8 @@ pub(crate) fn run(arguments: &FeedArguments) -> Result<u8, Failure> {
     let mut write = |feed: &mut Feed| write(feed, &encoder, arguments, &stop);
     output::stdout().write_all(&encoder.head()?)?;
     if arguments.follow {
-        follow(&mut feed, data, &stop, &mut write, &mut output::look_for_reader)?;
+        let mut watch = OwnWatch::new(data, &stop);
+        follow(&mut feed, &mut watch, &mut write, &mut output::look_for_reader)?;
     } else {
         write(&mut feed)?;
     }

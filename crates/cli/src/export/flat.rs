@@ -1,9 +1,12 @@
 //! A flat table in each format.
 
 use crate::arguments::Force;
-use crate::arguments::export::TableFormat;
+use crate::arguments::export::{FormArguments, TableFormat};
 #[cfg(feature = "tables")]
 use crate::arguments::is_standard;
+#[cfg(feature = "tables")]
+use crate::arrow_stream::{self, ArrowStream};
+use crate::export::metadata::Metadata;
 #[cfg(feature = "tables")]
 use crate::export::parquet::{ColumnEncoder, EncodedColumns, ParquetWriter};
 #[cfg(feature = "tables")]
@@ -11,14 +14,20 @@ use crate::export::sqlite::TableWriter;
 use crate::export::target::{self, Target};
 use crate::failure::Failure;
 #[cfg(feature = "tables")]
-use blockmill_tables::batch::Ids;
-use blockmill_tables::batch::{Batch, Table, csv_head};
+use blockmill_tables::batch::schema_of;
+use blockmill_tables::batch::{Batch, Ids, Table, csv_head};
 use std::path::Path;
 
-/// What the ending of a name says of the format.
-pub(crate) const ENDINGS: &[(&str, TableFormat)] = &[
+/// What the ending of a name says of the format. The first one of a format is that of files which
+/// get their names here.
+const ENDINGS: &[(&str, TableFormat)] = &[
     #[cfg(feature = "tables")]
     ("parquet", TableFormat::Parquet),
+    // Of the two forms that Arrow has for files, `.arrows` is the stream.
+    #[cfg(feature = "tables")]
+    ("arrows", TableFormat::Arrow),
+    #[cfg(feature = "tables")]
+    ("arrow", TableFormat::Arrow),
     ("csv", TableFormat::Csv),
     ("jsonl", TableFormat::Jsonl),
     #[cfg(feature = "tables")]
@@ -27,16 +36,42 @@ pub(crate) const ENDINGS: &[(&str, TableFormat)] = &[
     ("db", TableFormat::Sqlite),
 ];
 
-/// The format of a table, which its file can have.
-pub(crate) fn format_of(out: &Path, given: Option<TableFormat>) -> Result<TableFormat, Failure> {
-    let format = target::format_of(out, given, ENDINGS)?;
-    #[cfg(feature = "tables")]
-    if format == TableFormat::Sqlite && is_standard(out) {
-        return Err(Failure::Usage(
-            "sqlite writes a file, which standard output is not".to_owned(),
-        ));
+/// What a table is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Form {
+    pub(crate) format: TableFormat,
+    pub(crate) ids: Ids,
+}
+
+impl Form {
+    /// The form of a table, which its file can have.
+    pub(crate) fn of_file(out: &Path, given: &FormArguments) -> Result<Self, Failure> {
+        let format = target::format_of(out, given.format, ENDINGS)?;
+        #[cfg(feature = "tables")]
+        if format == TableFormat::Sqlite && is_standard(out) {
+            return Err(Failure::Usage(
+                "sqlite writes a file, which standard output is not".to_owned(),
+            ));
+        }
+        Self::new(format, given.ids())
     }
-    Ok(format)
+
+    /// # Errors
+    /// That the format has no bytes.
+    pub(crate) fn new(format: TableFormat, ids: Ids) -> Result<Self, Failure> {
+        if ids == Ids::Binary && matches!(format, TableFormat::Csv | TableFormat::Jsonl) {
+            return Err(Failure::Usage(
+                "--binary is for parquet, arrow and sqlite: csv and jsonl are text, which holds no bytes".to_owned(),
+            ));
+        }
+        Ok(Self { format, ids })
+    }
+
+    /// The ending of the names of files.
+    pub(crate) fn ending(self) -> &'static str {
+        let ending = ENDINGS.iter().find(|(_, format)| *format == self.format);
+        ending.map_or("", |(ending, _)| ending)
+    }
 }
 
 /// Makes pieces of a table. Several threads may do so at once.
@@ -44,14 +79,16 @@ pub(crate) enum Encoder {
     Csv,
     Jsonl,
     #[cfg(feature = "tables")]
-    Parquet(ColumnEncoder),
+    Parquet(ColumnEncoder, Ids),
+    #[cfg(feature = "tables")]
+    Arrow(ArrowStream, Ids),
     #[cfg(feature = "tables")]
     Sqlite,
 }
 
 /// A piece of a table.
 pub(crate) enum Piece {
-    Lines(Vec<u8>),
+    Bytes(Vec<u8>),
     #[cfg(feature = "tables")]
     Columns(EncodedColumns),
     #[cfg(feature = "tables")]
@@ -60,45 +97,50 @@ pub(crate) enum Piece {
 
 /// A table that is being written.
 pub(crate) enum Writer {
-    Lines(Target),
+    Bytes {
+        target: Target,
+        /// What the table ends with.
+        end: &'static [u8],
+    },
     #[cfg(feature = "tables")]
     Parquet(ParquetWriter),
     #[cfg(feature = "tables")]
     Sqlite(TableWriter),
 }
 
-/// Begins a table.
-pub(crate) fn open(table: &Table, format: TableFormat, out: &Path, force: Force) -> Result<(Encoder, Writer), Failure> {
-    #[cfg(feature = "tables")]
-    if format == TableFormat::Sqlite {
-        let writer = TableWriter::open(force.begin(out)?, table)?;
-        return Ok((Encoder::Sqlite, Writer::Sqlite(writer)));
-    }
-    let mut target = Target::open(out, force)?;
-    Ok(match format {
-        TableFormat::Csv => {
-            target.write_lines(csv_head(table.columns).as_bytes())?;
-            (Encoder::Csv, Writer::Lines(target))
-        }
-        TableFormat::Jsonl => (Encoder::Jsonl, Writer::Lines(target)),
-        #[cfg(feature = "tables")]
-        TableFormat::Parquet | TableFormat::Sqlite => {
-            let schema = blockmill_tables::batch::schema_of(table.columns, Ids::Hex);
-            let (encoder, writer) = crate::export::parquet::open(target, schema, table.without_dictionary)?;
-            (Encoder::Parquet(encoder), Writer::Parquet(writer))
-        }
-    })
-}
-
 impl Encoder {
+    /// What makes the pieces of a table, whichever file they go to.
+    #[cfg_attr(not(feature = "tables"), expect(unused_variables, reason = "text needs no schema"))]
+    pub(crate) fn new(table: &Table, form: Form) -> Result<Self, Failure> {
+        Ok(match form.format {
+            TableFormat::Csv => Self::Csv,
+            TableFormat::Jsonl => Self::Jsonl,
+            #[cfg(feature = "tables")]
+            TableFormat::Parquet => {
+                let schema = schema_of(table.columns, form.ids);
+                Self::Parquet(ColumnEncoder::new(schema, table.without_dictionary)?, form.ids)
+            }
+            #[cfg(feature = "tables")]
+            TableFormat::Arrow => Self::Arrow(ArrowStream::new(schema_of(table.columns, form.ids)), form.ids),
+            #[cfg(feature = "tables")]
+            TableFormat::Sqlite => Self::Sqlite,
+        })
+    }
+
     pub(crate) fn encode(&self, rows: Batch) -> Result<Piece, Failure> {
         Ok(match self {
-            Self::Csv => Piece::Lines(rows.csv()),
-            Self::Jsonl => Piece::Lines(rows.jsonl()),
+            Self::Csv => Piece::Bytes(rows.csv()),
+            Self::Jsonl => Piece::Bytes(rows.jsonl()),
             #[cfg(feature = "tables")]
-            Self::Parquet(encoder) => {
-                let batch = rows.into_arrow(encoder.schema(), Ids::Hex);
+            Self::Parquet(encoder, ids) => {
+                let batch = rows.into_arrow(encoder.schema(), *ids);
                 Piece::Columns(encoder.encode(&batch.map_err(parquet::errors::ParquetError::from)?)?)
+            }
+            #[cfg(feature = "tables")]
+            Self::Arrow(stream, ids) => {
+                let mut bytes = Vec::new();
+                stream.write_batch(&rows.into_arrow(stream.schema(), *ids)?, &mut bytes)?;
+                Piece::Bytes(bytes)
             }
             #[cfg(feature = "tables")]
             Self::Sqlite => Piece::Rows(rows),
@@ -107,10 +149,47 @@ impl Encoder {
 }
 
 impl Writer {
-    /// Appends a piece, which its encoder has made.
+    /// Begins a table.
+    #[cfg_attr(not(feature = "tables"), expect(unused_variables, reason = "text has no metadata"))]
+    pub(crate) fn open(
+        table: &Table,
+        form: Form,
+        out: &Path,
+        force: Force,
+        metadata: &Metadata,
+    ) -> Result<Self, Failure> {
+        #[cfg(feature = "tables")]
+        if form.format == TableFormat::Sqlite {
+            let writer = TableWriter::open(force.begin(out)?, table, form.ids, metadata)?;
+            return Ok(Self::Sqlite(writer));
+        }
+        let mut target = Target::open(out, force)?;
+        let end: &'static [u8] = match form.format {
+            TableFormat::Csv => {
+                target.write_piece(csv_head(table.columns).as_bytes())?;
+                &[]
+            }
+            TableFormat::Jsonl => &[],
+            #[cfg(feature = "tables")]
+            TableFormat::Arrow => {
+                let schema = metadata.of_schema(schema_of(table.columns, form.ids));
+                target.write_piece(&ArrowStream::new(schema).head()?)?;
+                &arrow_stream::END
+            }
+            #[cfg(feature = "tables")]
+            TableFormat::Parquet | TableFormat::Sqlite => {
+                let schema = schema_of(table.columns, form.ids);
+                let writer = ParquetWriter::open(target, schema, table.without_dictionary, metadata)?;
+                return Ok(Self::Parquet(writer));
+            }
+        };
+        Ok(Self::Bytes { target, end })
+    }
+
+    /// Appends a piece, which an encoder of the same table and form has made.
     pub(crate) fn add(&mut self, piece: Piece) -> Result<(), Failure> {
         match (self, piece) {
-            (Self::Lines(target), Piece::Lines(lines)) => target.write_lines(&lines),
+            (Self::Bytes { target, .. }, Piece::Bytes(bytes)) => target.write_piece(&bytes),
             #[cfg(feature = "tables")]
             (Self::Parquet(writer), Piece::Columns(columns)) => writer.add(columns),
             #[cfg(feature = "tables")]
@@ -123,7 +202,10 @@ impl Writer {
     /// Ends the table, which has no name yet.
     pub(crate) fn end(self) -> Result<Target, Failure> {
         match self {
-            Self::Lines(target) => Ok(target),
+            Self::Bytes { mut target, end } => {
+                target.write_piece(end)?;
+                Ok(target)
+            }
             #[cfg(feature = "tables")]
             Self::Parquet(writer) => writer.end(),
             #[cfg(feature = "tables")]

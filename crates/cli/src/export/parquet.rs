@@ -1,6 +1,7 @@
 //! A table as a Parquet file, compressed by Zstandard: a row group for each piece of it. The
 //! columns of a group are encoded by the thread that has its rows.
 
+use crate::export::metadata::Metadata;
 use crate::export::table::Rows;
 use crate::export::target::Target;
 use crate::failure::Failure;
@@ -13,9 +14,11 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
+use std::io;
 use std::sync::Arc;
 
 /// The columns of a row group, encoded.
@@ -32,25 +35,27 @@ pub(crate) struct ParquetWriter {
     file: SerializedFileWriter<Target>,
 }
 
-/// Begins a file. In some columns hardly a value comes twice: a dictionary of them is of no use.
-pub(crate) fn open(
-    target: Target,
-    schema: Schema,
-    without_dictionary: &[&str],
-) -> Result<(ColumnEncoder, ParquetWriter), Failure> {
-    let schema = Arc::new(schema);
+/// How the columns are encoded. In some of them hardly a value comes twice: a dictionary of them is
+/// of no use.
+fn properties(without_dictionary: &[&str]) -> WriterPropertiesBuilder {
     let mut properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));
     for column in without_dictionary {
         let path = column.split('.').map(str::to_owned).collect::<Vec<_>>();
         properties = properties.set_column_dictionary_enabled(ColumnPath::new(path), false);
     }
-    let writer = ArrowWriter::try_new(target, Arc::clone(&schema), Some(properties.build()))?;
-    let (file, factory) = writer.into_serialized_writer()?;
-    let encoder = ColumnEncoder { schema, factory };
-    Ok((encoder, ParquetWriter { file }))
+    properties
 }
 
 impl ColumnEncoder {
+    pub(crate) fn new(schema: Schema, without_dictionary: &[&str]) -> Result<Self, Failure> {
+        let schema = Arc::new(schema);
+        let properties = properties(without_dictionary).build();
+        // The row groups of all files with these columns are the same.
+        let writer = ArrowWriter::try_new(io::sink(), Arc::clone(&schema), Some(properties))?;
+        let (_, factory) = writer.into_serialized_writer()?;
+        Ok(Self { schema, factory })
+    }
+
     pub(crate) fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
@@ -72,6 +77,22 @@ impl ColumnEncoder {
 }
 
 impl ParquetWriter {
+    /// Begins a file of columns that an encoder makes with the same schema.
+    pub(crate) fn open(
+        target: Target,
+        schema: Schema,
+        without_dictionary: &[&str],
+        metadata: &Metadata,
+    ) -> Result<Self, Failure> {
+        let pairs = metadata
+            .iter()
+            .map(|(key, text)| KeyValue::new(key.to_owned(), text.to_owned()));
+        let properties = properties(without_dictionary).set_key_value_metadata(Some(pairs.collect()));
+        let writer = ArrowWriter::try_new(target, Arc::new(metadata.of_schema(schema)), Some(properties.build()))?;
+        let (file, _) = writer.into_serialized_writer()?;
+        Ok(Self { file })
+    }
+
     /// Appends a row group.
     pub(crate) fn add(&mut self, columns: EncodedColumns) -> Result<(), Failure> {
         let mut group = self.file.next_row_group()?;
@@ -93,11 +114,14 @@ impl ParquetWriter {
 pub(crate) fn write_parquet<S: Rows<Row = TransactionRow>>(
     rows: &S,
     target: Target,
+    metadata: &Metadata,
     meter: &mut EngineMeter,
 ) -> Result<(u64, Option<u64>), Failure> {
     // The columns of no rows have the names and the types of all.
     let (fields, _) = fields_and_values(TransactionRow::columns(&[]).map_err(ParquetError::from)?);
-    let (encoder, mut writer) = open(target, Schema::new(fields), TransactionRow::WITHOUT_DICTIONARY)?;
+    let (schema, without_dictionary) = (Schema::new(fields), TransactionRow::WITHOUT_DICTIONARY);
+    let encoder = ColumnEncoder::new(schema.clone(), without_dictionary)?;
+    let mut writer = ParquetWriter::open(target, schema, without_dictionary, metadata)?;
     let encode = |rows: &mut dyn Iterator<Item = TransactionRow>| {
         let rows: Vec<TransactionRow> = rows.collect();
         let batch = TransactionRow::columns(&rows).and_then(|columns| {

@@ -1,11 +1,12 @@
 //! A table in a SQLite database.
 
+use crate::export::metadata::Metadata;
 use crate::failure::Failure;
 use blockmill_block::hex;
 use blockmill_blockfiles::NewFile;
-use blockmill_tables::batch::{Batch, Cell, ColumnType, Kind, Table};
+use blockmill_tables::batch::{Batch, Cell, ColumnType, Ids, Kind, Table};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::{Connection, params, params_from_iter};
 
 /// Nobody else sees the file before it is complete, so it needs no journal.
 const BEGIN: &str = "
@@ -13,21 +14,31 @@ const BEGIN: &str = "
     PRAGMA synchronous = OFF;
     PRAGMA locking_mode = EXCLUSIVE;";
 
+const METADATA: &str = "CREATE TABLE metadata (key TEXT PRIMARY KEY, value TEXT NOT NULL);";
+
 /// A database that is being written.
 pub(crate) struct TableWriter {
     connection: Connection,
     file: NewFile,
     insert: String,
     index: String,
+    ids: Ids,
 }
 
 impl TableWriter {
-    /// Begins a database with one table.
-    pub(crate) fn open(file: NewFile, table: &Table) -> Result<Self, Failure> {
+    /// Begins a database with one table, and what it says of itself in another.
+    pub(crate) fn open(file: NewFile, table: &Table, ids: Ids, metadata: &Metadata) -> Result<Self, Failure> {
         let name = table.name;
-        let columns: Vec<String> = table.columns.iter().map(declaration).collect();
+        let columns = table.columns.iter().map(|column| declaration(column, ids));
+        let columns: Vec<String> = columns.collect();
         let connection = Connection::open(file.temporary())?;
-        connection.execute_batch(&format!("{BEGIN} CREATE TABLE {name} ({}); BEGIN;", columns.join(", ")))?;
+        connection.execute_batch(&format!(
+            "{BEGIN} {METADATA} CREATE TABLE {name} ({}); BEGIN;",
+            columns.join(", ")
+        ))?;
+        for (key, text) in metadata.iter() {
+            connection.execute("INSERT INTO metadata VALUES (?, ?)", params![key, text])?;
+        }
         Ok(Self {
             connection,
             file,
@@ -37,16 +48,19 @@ impl TableWriter {
                 table.index.replace(", ", "_"),
                 table.index
             ),
+            ids,
         })
     }
 
     pub(crate) fn add(&mut self, rows: &Batch) -> Result<(), Failure> {
         let mut insert = self.connection.prepare(&self.insert)?;
-        let mut outcome = Ok(());
+        let (mut outcome, ids) = (Ok(()), self.ids);
         rows.for_each_row(|row| {
             if outcome.is_ok() {
                 outcome = insert
-                    .execute(params_from_iter(row.iter().map(|cell| cell.map(Bound))))
+                    .execute(params_from_iter(
+                        row.iter().map(|cell| cell.map(|cell| Bound(cell, ids))),
+                    ))
                     .map(drop);
             }
         });
@@ -62,9 +76,11 @@ impl TableWriter {
     }
 }
 
-fn declaration(column: &ColumnType) -> String {
+fn declaration(column: &ColumnType, ids: Ids) -> String {
     let kind = match column.kind {
+        Kind::Id if ids == Ids::Binary => "BLOB",
         Kind::Text | Kind::Id => "TEXT",
+        Kind::F64 => "REAL",
         Kind::Bool | Kind::U32 | Kind::U64 | Kind::I64 | Kind::Time => "INTEGER",
     };
     let rest = if column.is_nullable { "" } else { " NOT NULL" };
@@ -72,12 +88,14 @@ fn declaration(column: &ColumnType) -> String {
 }
 
 /// A value of a row, as SQLite takes it.
-struct Bound<'a>(Cell<'a>);
+struct Bound<'a>(Cell<'a>, Ids);
 
 impl ToSql for Bound<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         let number = match self.0 {
             Cell::Text(text) => return Ok(ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes()))),
+            Cell::Id(id) if self.1 == Ids::Binary => return Ok(id.to_vec().into()),
+            Cell::Float(number) => return Ok(number.into()),
             Cell::Id(id) => return Ok(hex::encode(&id).into()),
             Cell::Bool(value) => value.into(),
             Cell::Unsigned(value) => value.cast_signed(),

@@ -32,8 +32,17 @@ pub(crate) struct Written {
     pub(crate) row: &'static str,
     pub(crate) rows: u64,
     pub(crate) out: PathBuf,
-    /// Length of the file, where there is one.
+    /// Length of the file, where there is one, or of all files.
     pub(crate) bytes: Option<u64>,
+    /// The files of a table in a folder.
+    pub(crate) files: Option<WrittenFiles>,
+}
+
+/// The files of a table in a folder.
+pub(crate) struct WrittenFiles {
+    pub(crate) all: u64,
+    /// Those that were not there before.
+    pub(crate) made: u64,
 }
 
 /// Writes lines. Returns the number of rows, and the length of the file, where there is one.
@@ -43,7 +52,7 @@ pub(crate) fn write_lines<S: Rows>(
     meter: &mut EngineMeter,
     convert: Convert<'_, S::Row, Vec<u8>>,
 ) -> Result<(u64, Option<u64>), Failure> {
-    let rows = rows.run(meter, convert, &mut |lines| target.write_lines(&lines))?;
+    let rows = rows.run(meter, convert, &mut |lines| target.write_piece(&lines))?;
     Ok((rows, target.complete()?))
 }
 

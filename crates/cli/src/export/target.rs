@@ -23,9 +23,9 @@ impl Target {
         Ok(Self::File(force.begin(path)?))
     }
 
-    /// Writes whole lines.
-    pub(crate) fn write_lines(&mut self, lines: &[u8]) -> Result<(), Failure> {
-        let written = self.write_all(lines);
+    /// Writes whole lines, or whole messages of a stream.
+    pub(crate) fn write_piece(&mut self, piece: &[u8]) -> Result<(), Failure> {
+        let written = self.write_all(piece);
         written.map_err(|error| match self {
             Self::File(new) => Failure::file(new.path())(error),
             Self::Stdout(_) => Failure::Stream(error),

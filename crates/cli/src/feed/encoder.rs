@@ -1,8 +1,10 @@
 //! The events of a feed in one of its formats.
 
+#[cfg(feature = "tables")]
+use crate::arrow_stream::{ArrowStream, END};
 use crate::failure::Failure;
 #[cfg(feature = "tables")]
-use crate::feed::arrow::{ArrowEncoder, END};
+use crate::feed::arrow;
 use blockmill_block::Network;
 use blockmill_coins::Tip;
 use blockmill_datadir::feed::request::FeedFormat;
@@ -16,7 +18,7 @@ const BATCH_BYTES: usize = 24 << 20;
 enum Format {
     Jsonl,
     #[cfg(feature = "tables")]
-    Arrow(Box<ArrowEncoder>),
+    Arrow(Box<ArrowStream>),
 }
 
 /// Turns events into bytes. Several threads may use it at once.
@@ -37,7 +39,7 @@ impl Encoder {
         let format = match format {
             FeedFormat::Jsonl => Format::Jsonl,
             #[cfg(feature = "tables")]
-            FeedFormat::Arrow => Format::Arrow(Box::new(ArrowEncoder::new()?)),
+            FeedFormat::Arrow => Format::Arrow(Box::new(arrow::stream()?)),
             #[cfg(not(feature = "tables"))]
             FeedFormat::Arrow => {
                 let left_out = crate::build_info::left_out().unwrap_or_default();
@@ -54,7 +56,7 @@ impl Encoder {
         match &self.format {
             Format::Jsonl => Ok(Vec::new()),
             #[cfg(feature = "tables")]
-            Format::Arrow(arrow) => Ok(arrow.head()?),
+            Format::Arrow(stream) => Ok(stream.head()?),
         }
     }
 
@@ -112,7 +114,7 @@ impl Encoder {
         match &self.format {
             Format::Jsonl => events.iter().try_for_each(|event| event.write_line(bytes))?,
             #[cfg(feature = "tables")]
-            Format::Arrow(arrow) => arrow.write_batch(events, bytes)?,
+            Format::Arrow(stream) => arrow::write_events(stream, events, bytes)?,
         }
         Ok(())
     }

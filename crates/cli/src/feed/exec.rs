@@ -7,6 +7,7 @@
 
 use crate::failure::Failure;
 use crate::feed::follow;
+use crate::feed::watching::OwnWatch;
 use crate::log;
 use blockmill_block::Network;
 use blockmill_blockfiles::read_regular;
@@ -53,13 +54,8 @@ impl Runner<'_> {
             }
         };
         let mut feed = Feed::open(self.data, cursor)?;
-        follow(
-            &mut feed,
-            self.data,
-            self.stop,
-            &mut |feed| self.catch_up(feed),
-            &mut || true,
-        )
+        let mut watch = OwnWatch::new(self.data, self.stop);
+        follow(&mut feed, &mut watch, &mut |feed| self.catch_up(feed), &mut || true)
     }
 
     /// Runs the command for all blocks that there are.

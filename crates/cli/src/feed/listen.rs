@@ -2,21 +2,24 @@
 //!
 //! A consumer sends one line, a [`Request`]. It gets its events from then on, and ends the feed by
 //! closing the connection. Each consumer has a thread of its own, and they share what is known of
-//! the chain, so one that does not read delays no other.
+//! the chain and the watch for more, so one that does not read delays no other.
 
 use crate::arguments::Endpoint;
 use crate::failure::Failure;
 use crate::feed::encoder::Encoder;
+use crate::feed::watching::{EndOfWatch, SharedWatch, WatchShare};
 use crate::feed::{follow, tell};
 use crate::log;
 use blockmill_block::Network;
 use blockmill_datadir::Feed;
 use blockmill_datadir::feed::request::{FeedFormat, NoRequest, REQUEST_MAX, Request, RequestReader};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use std::cell::RefCell;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -40,7 +43,7 @@ const UNREAD_MAX: usize = 64;
 const STEP: Duration = Duration::from_millis(20);
 
 /// A connection of either kind.
-trait Connection: Read + Write + Send {
+trait Connection: Read + Write + AsFd + Send {
     /// Limits the time of each read, and of each write.
     fn set_limits(&self, read: Duration, write: Duration) -> io::Result<()>;
 }
@@ -139,7 +142,11 @@ impl Server<'_> {
         let encoder = Encoder::new(self.format, self.network)?;
         // Each consumer has a clone.
         let consumers = Arc::new(());
+        let shared = &SharedWatch::default();
         std::thread::scope(|scope| {
+            let _end = EndOfWatch(shared);
+            let watching = || shared.run(self.feed, self.data, self.stop);
+            std::thread::Builder::new().spawn_scoped(scope, watching)?;
             while !self.is_stopped() {
                 let Ok(mut connection) = listener.accept() else {
                     // None has come, or it has gone before it was accepted.
@@ -154,15 +161,15 @@ impl Server<'_> {
                 let (encoder, counted) = (&encoder, Arc::clone(&consumers));
                 let consumer = move || {
                     let _counted = counted;
-                    self.answer(&mut *connection, encoder);
+                    self.answer(&mut *connection, encoder, shared);
                 };
                 // Without a thread the connection is closed.
                 if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, consumer) {
                     log::warning("feed_refused", &error.to_string(), json!({"detail": error.to_string()}));
                 }
             }
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     fn is_stopped(&self) -> bool {
@@ -170,7 +177,7 @@ impl Server<'_> {
     }
 
     /// Serves one consumer.
-    fn answer(&self, connection: &mut dyn Connection, default: &Encoder) {
+    fn answer(&self, connection: &mut dyn Connection, default: &Encoder, shared: &SharedWatch) {
         let _ = connection.set_limits(STEP, STEP);
         let request = self.read_request(connection).and_then(|request| {
             let format = request.format.unwrap_or(self.format);
@@ -185,7 +192,7 @@ impl Server<'_> {
             Ok(feed) => feed,
             Err(error) => return refuse(connection, &encoder, Failure::from(error).message(), PATIENCE),
         };
-        match self.give(connection, &encoder, &mut feed) {
+        match self.give(connection, &encoder, &mut feed, shared) {
             Ok(()) => {
                 let _ = connection.write_all(encoder.end());
             }
@@ -199,7 +206,13 @@ impl Server<'_> {
     }
 
     /// Gives a consumer its feed, until it is gone or the flag is set.
-    fn give(&self, connection: &mut dyn Connection, encoder: &Encoder, feed: &mut Feed) -> Result<(), Failure> {
+    fn give(
+        &self,
+        connection: &mut dyn Connection,
+        encoder: &Encoder,
+        feed: &mut Feed,
+        shared: &SharedWatch,
+    ) -> Result<(), Failure> {
         self.write(connection, &encoder.head()?)?;
         // Both take the connection, one after the other.
         let connection = RefCell::new(connection);
@@ -208,7 +221,7 @@ impl Server<'_> {
             tell(feed, encoder, 1, &mut write).map(drop)
         };
         let mut is_there = || !is_gone(&mut **connection.borrow_mut());
-        follow(feed, self.data, self.stop, &mut tell, &mut is_there)
+        follow(feed, &mut WatchShare::new(shared), &mut tell, &mut is_there)
     }
 
     /// What a consumer sends first.
@@ -273,6 +286,11 @@ fn is_timeout(error: &io::Error) -> bool {
 
 /// Whether a consumer has closed its connection. What it sends is not read.
 fn is_gone(connection: &mut dyn Connection) -> bool {
+    // A read would wait for something to come.
+    let mut polled = [PollFd::from_borrowed_fd(connection.as_fd(), PollFlags::IN)];
+    if matches!(poll(&mut polled, Some(&Timespec::default())), Ok(0)) {
+        return false;
+    }
     match connection.read(&mut [0]) {
         Ok(count) => count == 0,
         Err(error) => !is_timeout(&error),

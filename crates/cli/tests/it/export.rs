@@ -158,6 +158,12 @@ rows = duckdb.sql(f\"select * replace (epoch(block_time)::bigint as block_time) 
 for row in rows.fetchall(): print(json.dumps(dict(zip(rows.columns, row))))
 ";
     assert!(lines(&python.run(duckdb, &file)) == expected);
+    let file = made.export("arrow", "coins.arrow", &[]);
+    let arrow = "import json, sys, pyarrow as pa
+for row in pa.ipc.open_stream(sys.argv[1]).read_all().to_pylist():
+    print(json.dumps(row | {'block_time': int(row['block_time'].timestamp())}))";
+    assert!(lines(&python.run(arrow, &file)) == expected);
+    let file = made.scratch.join("coins.parquet");
     // Standard output has the same bytes.
     let mut out = command("--data", &made.data, "parquet", Path::new("-"));
     let bytes = out.stderr(Stdio::null()).output().unwrap();
@@ -194,7 +200,7 @@ fn a_file_is_complete_or_not_there() {
     let scratch = Scratch::new();
     let (data, out) = (scratch.folder("data"), scratch.join("out"));
     run(&mut connect(&scratch.write("blk00000.dat", &[]), &data, "regtest")).ends_with(0);
-    for format in ["parquet", "csv", "jsonl", "sqlite"] {
+    for format in ["parquet", "arrow", "csv", "jsonl", "sqlite"] {
         run(&mut command("--data", &data, format, &out)).ends_with(0);
         // An existing file stays.
         let bytes = std::fs::read(&out).unwrap();

@@ -11,13 +11,13 @@ use bitcoin::{Block, OutPoint, ScriptBuf};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-const TABLES: [&str; 4] = ["transactions", "inputs", "outputs", "spenders"];
+pub(crate) const TABLES: [&str; 4] = ["transactions", "inputs", "outputs", "spenders"];
 
-fn export(table: &str, arguments: &[String], more: &[&str]) -> Run {
+pub(crate) fn export(table: &str, arguments: &[String], more: &[&str]) -> Run {
     run(blockmill().args(["export", table]).args(arguments).args(more))
 }
 
-fn to_stdout(table: &str, arguments: &[String], more: &[&str]) -> Vec<Value> {
+pub(crate) fn to_stdout(table: &str, arguments: &[String], more: &[&str]) -> Vec<Value> {
     let with: Vec<&str> = ["--format", "jsonl", "--out", "-"]
         .into_iter()
         .chain(more.iter().copied())
@@ -160,28 +160,36 @@ fn one_pass_makes_several_tables() {
     .says(&["folder"]);
 }
 
-/// What a program in Python reads, as lines of JSON; moments in seconds since 1970.
-const PARQUET: &str = "
+/// What a program in Python reads, as lines of JSON; moments in seconds since 1970, and bytes in
+/// hex.
+pub(crate) const PARQUET: &str = "
 import json, sys, pyarrow.parquet as pq
 for row in pq.read_table(sys.argv[1]).to_pylist():
     assert row['block_time'].utcoffset().total_seconds() == 0
-    print(json.dumps(row | {'block_time': int(row['block_time'].timestamp())}))
+    print(json.dumps(row | {'block_time': int(row['block_time'].timestamp())}, default=bytes.hex))
 ";
-const DUCKDB: &str = "
+pub(crate) const ARROW: &str = "
+import json, sys, pyarrow as pa
+for row in pa.ipc.open_stream(sys.argv[1]).read_all().to_pylist():
+    assert row['block_time'].utcoffset().total_seconds() == 0
+    print(json.dumps(row | {'block_time': int(row['block_time'].timestamp())}, default=bytes.hex))
+";
+pub(crate) const DUCKDB: &str = "
 import json, sys, duckdb
 rows = duckdb.sql(f\"select * replace (epoch(block_time)::bigint as block_time) from '{sys.argv[1]}'\")
-for row in rows.fetchall(): print(json.dumps(dict(zip(rows.columns, row))))
+for row in rows.fetchall(): print(json.dumps(dict(zip(rows.columns, row)), default=bytes.hex))
 ";
-const SQLITE: &str = "
+pub(crate) const SQLITE: &str = "
 import json, sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
-[table] = db.execute(\"select name from sqlite_master where type = 'table'\").fetchone()
+tables = db.execute(\"select name from sqlite_master where type = 'table' and name != 'metadata'\")
+[[table]] = tables.fetchall()
 rows = db.execute(f'select * from {table}')
 names = [column[0] for column in rows.description]
 for row in rows:
     row = dict(zip(names, row))
     if row.get('coinbase') is not None: row['coinbase'] = bool(row['coinbase'])
-    print(json.dumps(row))
+    print(json.dumps(row, default=bytes.hex))
 ";
 const CSV: &str = "
 import csv, datetime, json, sys
@@ -216,6 +224,7 @@ fn other_programs_read_each_format() {
         for (format, program) in [
             ("parquet", PARQUET),
             ("parquet", DUCKDB),
+            ("arrow", ARROW),
             ("sqlite", SQLITE),
             ("csv", CSV),
         ] {
@@ -229,6 +238,160 @@ fn other_programs_read_each_format() {
                 .map(|row| if is_csv { as_csv(row) } else { row });
             assert!(found == expected.collect::<Vec<_>>(), "{table}, {format}");
         }
+    }
+}
+
+/// The types of the columns of ids, which are those whose name has a word for them.
+const TYPES: &str = "
+import sqlite3, sys, pyarrow as pa, pyarrow.parquet as pq
+path = sys.argv[1]
+if path.endswith('.sqlite'):
+    db = sqlite3.connect(path)
+    [[table]] = db.execute(\"select name from sqlite_master where type = 'table' and name != 'metadata'\")
+    types = [(row[1], row[2]) for row in db.execute(f'pragma table_info({table})')]
+    for (name, _) in types:
+        found = {kind for [kind] in db.execute(f'select distinct typeof({name}) from {table}')}
+        assert 'id' not in name or found <= {'blob', 'null'}, (name, found)
+elif path.endswith('.parquet'): types = [(field.name, field.type) for field in pq.read_schema(path)]
+else: types = [(field.name, field.type) for field in pa.ipc.open_stream(path).schema]
+words = ['txid', 'block_hash', 'filter_hash', 'filter_header']
+for (name, kind) in types:
+    if any(word in name for word in words): print(kind)
+    else: assert 'binary' not in str(kind) and kind != 'BLOB', name
+";
+
+/// The same rows, but for the type of ids.
+#[test]
+fn ids_are_bytes_where_that_is_asked_for() {
+    let Some(python) = Python::with(&["pyarrow", "duckdb"]) else {
+        return;
+    };
+    let made = Made::new();
+    for table in TABLES.into_iter().chain(["filters"]) {
+        let expected = to_stdout(table, &made.of_data(), &[]);
+        for (format, program, kind) in [
+            ("parquet", PARQUET, "fixed_size_binary[32]"),
+            ("parquet", DUCKDB, "fixed_size_binary[32]"),
+            ("arrows", ARROW, "fixed_size_binary[32]"),
+            ("sqlite", SQLITE, "BLOB"),
+        ] {
+            let out = made.scratch.join(&format!("{table}.{format}"));
+            let to = out.to_str().unwrap();
+            export(table, &made.of_data(), &["--binary", "--out", to, "--force"]).ends_with(0);
+            assert!(lines(&python.run(program, &out)) == expected, "{table}, {format}");
+            let types = python.run(TYPES, &out);
+            assert!(
+                types.lines().count() > 0 && types.lines().all(|found| found == kind),
+                "{types}"
+            );
+        }
+    }
+    for format in ["csv", "jsonl"] {
+        let out = made.scratch.join("text");
+        for (command, arguments) in [
+            ("inputs", vec![]),
+            ("inputs", vec!["--and", "outputs"]),
+            ("coins", vec![]),
+        ] {
+            let to = ["--binary", "--format", format, "--out", out.to_str().unwrap()];
+            export(command, &made.of_data(), &[&*arguments, &to].concat())
+                .ends_with(2)
+                .says(&["--binary is for parquet, arrow and sqlite"]);
+            assert!(!out.exists());
+        }
+    }
+}
+
+/// What a table says of itself, as a line of JSON.
+const METADATA: &str = "
+import json, sqlite3, sys, duckdb, pyarrow as pa, pyarrow.parquet as pq
+path = sys.argv[1]
+if path.endswith('.sqlite'): pairs = dict(sqlite3.connect(path).execute('select key, value from metadata'))
+else:
+    is_parquet = path.endswith('.parquet')
+    schema = pq.read_schema(path) if is_parquet else pa.ipc.open_stream(path).schema
+    pairs = {key.decode(): text.decode() for (key, text) in schema.metadata.items()}
+    if is_parquet:
+        rows = duckdb.sql(f\"select key, value from parquet_kv_metadata('{path}')\").fetchall()
+        others = {key.decode(): text.decode() for (key, text) in rows if key != b'ARROW:schema'}
+        assert others == pairs, (others, pairs)
+print(json.dumps(pairs))
+";
+
+#[test]
+fn a_table_says_where_it_comes_from() {
+    let Some(python) = Python::with(&["pyarrow", "duckdb"]) else {
+        return;
+    };
+    let made = Made::new();
+    let blocks = blocks_of(&made.chain);
+    let data = made.of_data()[1].clone();
+    let snapshot = made.scratch.join("utxo.dat");
+    run(blockmill().args(["snapshot", "dump", "--data", &data]).arg(&snapshot)).ends_with(0);
+    let of_snapshot = ["--snapshot".to_owned(), snapshot.to_str().unwrap().to_owned()].to_vec();
+    let both = [made.of_data(), made.of_folder()].concat();
+    let folder = made.of_folder()[3].clone();
+    let with = |expected: Value, height: usize, source: String| {
+        let mut expected = expected;
+        expected["network"] = "regtest".into();
+        expected["hash"] = blocks[height].block_hash().to_string().into();
+        expected["version"] = env!("CARGO_PKG_VERSION").into();
+        expected["source"] = source.into();
+        expected
+    };
+    let cases = [
+        (
+            "inputs",
+            both,
+            vec![],
+            with(json!({"from": "0", "height": "140"}), 140, format!("{data}\n{folder}")),
+        ),
+        (
+            "outputs",
+            made.of_data(),
+            vec!["--from", "7", "--to", "70"],
+            with(json!({"from": "7", "height": "70"}), 70, data.clone()),
+        ),
+        (
+            "coins",
+            made.of_data(),
+            vec!["--at", "77"],
+            with(json!({"height": "77"}), 77, data.clone()),
+        ),
+        (
+            "coins",
+            of_snapshot.clone(),
+            vec![],
+            with(json!({}), 140, of_snapshot[1].clone()),
+        ),
+    ];
+    for (table, arguments, more, expected) in cases {
+        for format in ["parquet", "arrow", "sqlite"] {
+            let out = made.scratch.join(&format!("{table}.{format}"));
+            let to = ["--force", "--out", out.to_str().unwrap()];
+            export(table, &arguments, &[&*more, &to].concat()).ends_with(0);
+            let found = lines(&python.run(METADATA, &out));
+            assert_eq!(found, std::slice::from_ref(&expected), "{table}, {format}");
+        }
+    }
+    let out = made.scratch.join("blocks.parquet");
+    export("blocks", &made.of_data(), &["--out", out.to_str().unwrap()]).ends_with(0);
+    let expected = with(json!({"from": "0", "height": "140"}), 140, data);
+    assert_eq!(lines(&python.run(METADATA, &out)), [expected]);
+}
+
+/// Standard output has the bytes of the file.
+#[test]
+fn a_stream_of_arrow_goes_to_standard_output() {
+    let made = Made::new();
+    for table in ["spenders", "coins"] {
+        let out = made.scratch.join(&format!("{table}.arrows"));
+        export(table, &made.of_data(), &["--out", out.to_str().unwrap()]).ends_with(0);
+        let mut piped = blockmill();
+        piped.args(["export", table]).args(made.of_data());
+        let piped = piped.args(["--format", "arrow", "--out", "-"]).output().unwrap();
+        assert!(piped.status.success() && piped.stdout == std::fs::read(&out).unwrap());
+        assert!(piped.stdout.ends_with(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]));
     }
 }
 

@@ -2,12 +2,13 @@
 //! killed.
 
 mod arrow;
-mod bitcoind;
+pub(crate) mod bitcoind;
 mod consumer;
 mod document;
 mod hours;
 pub(crate) mod node;
 mod pace;
+mod shared_watch;
 mod sockets;
 
 use crate::common::{Rng, Scratch, blockmill, run, stats};

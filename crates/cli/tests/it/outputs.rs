@@ -195,12 +195,13 @@ fn names(directory: &Path) -> Vec<String> {
 fn two_exports_to_one_name_do_not_mix() {
     let scratch = Scratch::new();
     let (_, snapshot) = coins(&scratch);
-    for format in ["csv", "jsonl", "parquet", "sqlite"] {
+    for format in ["csv", "jsonl", "parquet", "arrow", "sqlite"] {
         let folder = scratch.folder(format);
         let out = folder.join("table");
         let export = |options: &[&str]| {
             let arguments = [&["export", "coins", "--format", format], options].concat();
-            run(&mut with(&arguments, &[("--snapshot", &snapshot), ("--out", &out)]))
+            let mut command = with(&arguments, &[("--snapshot", Path::new("-")), ("--out", &out)]);
+            run(command.stdin(File::open(&snapshot).unwrap()))
         };
         let (mut first, rest) = begun(&snapshot, format, &out);
         for options in [&[][..], &["--force"]] {
@@ -305,7 +306,7 @@ fn the_ending_of_a_name_says_the_format() {
     export("coins", &odd, Some("csv")).ends_with(0);
     assert!(std::fs::read(&odd).unwrap().starts_with(b"txid,vout,"));
     for (kind, known) in [
-        ("coins", ".parquet, .csv, .jsonl, .sqlite, .db"),
+        ("coins", ".parquet, .arrows, .arrow, .csv, .jsonl, .sqlite, .db"),
         ("blocks", ".parquet, .jsonl"),
     ] {
         for name in ["table", "table.json", "table.csv.gz", "-", ".csv", "table."] {

@@ -189,6 +189,17 @@ fn runs_come_in_order_from_any_number_of_threads() {
     #[expect(clippy::reversed_empty_ranges)]
     let none = blocks.for_each_run(5..=4, 1, 2, &|_| Err::<(), _>(()), &mut |()| Err(()));
     none.unwrap();
+    // Blocks of two ranges are never together.
+    let ranges = [3..=9, 10..=12, 60..=60, 62..=HEIGHT];
+    let mut found = Vec::new();
+    let mut take = |run| {
+        found.push(run);
+        Ok(())
+    };
+    blocks
+        .for_each_run_in(&ranges, u64::MAX, 3, &Ok::<_, BlockReadError>, &mut take)
+        .unwrap();
+    assert_eq!(found, ranges);
 }
 
 #[test]

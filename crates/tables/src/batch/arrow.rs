@@ -2,8 +2,8 @@
 
 use super::{Batch, ColumnType, Ids, Kind, Texts, Values};
 use arrow_array::{
-    ArrayRef, BooleanArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray,
-    UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, FixedSizeBinaryArray, Float64Array, Int64Array, RecordBatch, StringArray,
+    TimestampMillisecondArray, UInt32Array, UInt64Array,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, TimeUnit};
 use blockmill_block::hex;
@@ -21,6 +21,7 @@ fn data_type(kind: Kind, ids: Ids) -> DataType {
         Kind::U32 => DataType::UInt32,
         Kind::U64 => DataType::UInt64,
         Kind::I64 => DataType::Int64,
+        Kind::F64 => DataType::Float64,
         Kind::Time => DataType::Timestamp(TimeUnit::Millisecond, Some(ZONE.into())),
         Kind::Id if ids == Ids::Binary => DataType::FixedSizeBinary(ID_BYTES),
         Kind::Id | Kind::Text => DataType::Utf8,
@@ -39,6 +40,7 @@ fn array(values: Values, ids: Ids) -> Result<ArrayRef, ArrowError> {
         Values::U32(values) => Arc::new(UInt32Array::from(values)),
         Values::U64(values) => Arc::new(UInt64Array::from(values)),
         Values::I64(values) => Arc::new(Int64Array::from(values)),
+        Values::F64(values) => Arc::new(Float64Array::from(values)),
         Values::Time(values) => {
             let values = values
                 .into_iter()

@@ -5,7 +5,7 @@ use crate::batch::{Batch, Id, Row, Table, Time, row};
 use bitcoin::bip158::{FilterHash, FilterHeader, GcsFilterWriter};
 use bitcoin::hashes::{Hash, sha256d};
 use blockmill_block::{BlockHash, hex};
-use blockmill_chain::SpendingBlock;
+use blockmill_chain::{BlockReadError, SpendingBlock};
 
 /// The parameters of a basic filter: the inverse of its rate of false positives, and the bits of a
 /// remainder.
@@ -26,7 +26,7 @@ row! {
     }
 }
 
-const TABLE: Table = Table {
+pub(crate) const TABLE: Table = Table {
     name: "filters",
     row: "filter",
     columns: FilterRow::COLUMNS,
@@ -61,11 +61,7 @@ fn filter_of(read: &SpendingBlock) -> Vec<u8> {
 }
 
 impl Product for Filters {
-    fn table(&self) -> &'static Table {
-        &TABLE
-    }
-
-    fn add_block(&self, of: &OfBlock, read: &SpendingBlock, rows: &mut Batch) {
+    fn add_block(&self, of: &OfBlock, read: &SpendingBlock, rows: &mut Batch) -> Result<(), BlockReadError> {
         let filter = filter_of(read);
         rows.push(FilterRow {
             height: of.height,
@@ -76,6 +72,7 @@ impl Product for Filters {
             filter_header: Id::new([0; 32]),
             filter: hex::encode(&filter),
         });
+        Ok(())
     }
 
     fn completer(&self) -> Option<Complete> {
@@ -86,6 +83,7 @@ impl Product for Filters {
                 header = FilterHash::from_byte_array(hash).filter_header(&header);
                 Id::new(header.to_byte_array())
             });
+            Ok(())
         }))
     }
 }

@@ -31,7 +31,7 @@ row! {
     }
 }
 
-const TABLE: Table = Table {
+pub(crate) const TABLE: Table = Table {
     name: "inputs",
     row: "input",
     columns: InputRow::COLUMNS,
@@ -42,10 +42,6 @@ const TABLE: Table = Table {
 pub(crate) struct Inputs;
 
 impl Product for Inputs {
-    fn table(&self) -> &'static Table {
-        &TABLE
-    }
-
     fn add_transaction(&self, of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
         let spending_txid = spending.transaction.txid();
         for (number, (input, coin)) in (0..).zip(spending.inputs()) {

@@ -21,7 +21,7 @@ row! {
     }
 }
 
-const TABLE: Table = Table {
+pub(crate) const TABLE: Table = Table {
     name: "outputs",
     row: "output",
     columns: OutputRow::COLUMNS,
@@ -32,10 +32,6 @@ const TABLE: Table = Table {
 pub(crate) struct Outputs;
 
 impl Product for Outputs {
-    fn table(&self) -> &'static Table {
-        &TABLE
-    }
-
     fn add_transaction(&self, of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
         let transaction = &spending.transaction;
         let txid = transaction.txid();

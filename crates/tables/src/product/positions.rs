@@ -21,7 +21,7 @@ row! {
     }
 }
 
-const TABLE: Table = Table {
+pub(super) const TABLE: Table = Table {
     name: "positions",
     row: "position",
     columns: PositionRow::COLUMNS,
@@ -32,10 +32,6 @@ const TABLE: Table = Table {
 pub(crate) struct Positions;
 
 impl Product for Positions {
-    fn table(&self) -> &'static Table {
-        &TABLE
-    }
-
     fn add_transaction(&self, of: &OfBlock, position: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
         let transaction = &spending.transaction;
         let of_file = of.file.as_ref();

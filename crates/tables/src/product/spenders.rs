@@ -17,7 +17,7 @@ row! {
     }
 }
 
-const TABLE: Table = Table {
+pub(crate) const TABLE: Table = Table {
     name: "spenders",
     row: "spender",
     columns: SpenderRow::COLUMNS,
@@ -28,10 +28,6 @@ const TABLE: Table = Table {
 pub(crate) struct Spenders;
 
 impl Product for Spenders {
-    fn table(&self) -> &'static Table {
-        &TABLE
-    }
-
     fn add_transaction(&self, of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
         let transaction = &spending.transaction;
         if transaction.is_coinbase() {

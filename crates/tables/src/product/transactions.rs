@@ -29,7 +29,7 @@ row! {
     }
 }
 
-const TABLE: Table = Table {
+pub(crate) const TABLE: Table = Table {
     name: "transactions",
     row: "transaction",
     columns: TransactionRow::COLUMNS,
@@ -40,10 +40,6 @@ const TABLE: Table = Table {
 pub(crate) struct Transactions;
 
 impl Product for Transactions {
-    fn table(&self) -> &'static Table {
-        &TABLE
-    }
-
     fn add_transaction(&self, of: &OfBlock, position: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
         let transaction = &spending.transaction;
         let sizes = Sizes::of(spending);

@@ -1,6 +1,6 @@
 //! `blockmill export blocks`.
 
-use super::pass::{self, OfRun, Pass};
+use super::pass::{self, Asked, OfRun, Pass};
 use crate::arguments::export::{ExportBlocksArguments, NestedFormat};
 #[cfg(feature = "tables")]
 use crate::export::parquet::write_parquet;
@@ -69,20 +69,25 @@ impl Rows for Transactions<'_> {
     ) -> Result<u64, Failure> {
         let Self(pass) = self;
         let convert = |heights| self.pieces(heights, convert);
-        let mut take = |pieces: Vec<T>| pieces.into_iter().try_for_each(&mut *take);
-        pass.run(pass.heights.clone(), meter, &convert, &mut take)
+        let mut take = |_, pieces: Vec<T>| pieces.into_iter().try_for_each(&mut *take);
+        pass.run(std::slice::from_ref(&pass.heights), meter, &convert, &mut take)
     }
 }
 
 pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
     let (out, force) = (&arguments.pass.out, arguments.pass.force);
     let format = format_of(out, arguments.format, ENDINGS)?;
-    pass::run(&arguments.pass, &|pass, meter| {
+    let asked = Asked {
+        arguments: &arguments.pass,
+        from: arguments.pass.from.unwrap_or(0),
+        keeps_partitions: false,
+    };
+    pass::run(&asked, &|pass, meter| {
         let target = Target::open(out, force)?;
         let transactions = Transactions(pass);
         let (rows, bytes) = match format {
             #[cfg(feature = "tables")]
-            NestedFormat::Parquet => write_parquet(&transactions, target, meter),
+            NestedFormat::Parquet => write_parquet(&transactions, target, &pass.metadata()?, meter),
             NestedFormat::Jsonl => write_lines(&transactions, target, meter, &text::jsonl),
         }?;
         Ok(vec![Written {
@@ -90,6 +95,7 @@ pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
             rows,
             out: out.clone(),
             bytes,
+            files: None,
         }])
     })
 }

@@ -3,13 +3,14 @@
 use crate::arguments::export::ExportCoinsArguments;
 use crate::arguments::or_standard_input;
 use crate::commands::{cores, open_set_at, share};
-use crate::export::flat::{self, Piece};
+use crate::export::flat::{Encoder, Form, Piece, Writer};
+use crate::export::metadata::{Metadata, Origin};
 use crate::export::table::say_written;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::signals;
-use blockmill_block::{Coin, Magic, Network, OutPoint};
+use blockmill_block::{BlockHash, Coin, Magic, Network, OutPoint};
 use blockmill_blockfiles::Input;
 use blockmill_chain::Observer;
 use blockmill_coins::{SnapshotError, SnapshotReader};
@@ -54,11 +55,10 @@ impl Source {
         };
         let input = Input::open(&path, Arc::clone(stop))?;
         let mut head = Vec::new();
-        // The head tells the network, which decides what the addresses are.
-        let read = (&input).take(SNAPSHOT_MAGIC_AT + 4).read_to_end(&mut head);
+        // The head tells the network, which decides what the addresses are, and the last block.
+        let read = (&input).take(SNAPSHOT_BASE_AT + 32).read_to_end(&mut head);
         read.map_err(|error| snapshot_failure(&path, error.into()))?;
-        // What is too short is refused by its reader, which says why.
-        let magic = Magic(head.last_chunk().copied().unwrap_or_default());
+        let magic = Magic(part(&head, SNAPSHOT_MAGIC_AT));
         let network = Network::ALL.into_iter().find(|network| network.magic() == magic);
         Ok(Self::Snapshot {
             path,
@@ -74,6 +74,18 @@ impl Source {
         match self {
             Self::Set(set) => set.directory().chain_id().network,
             Self::Snapshot { network, .. } => *network,
+        }
+    }
+
+    /// What the table says of the set; `source` is what was given.
+    fn metadata(&self, source: &Path) -> Metadata {
+        let origin = Origin {
+            network: self.network(),
+            source: output::path_text(source).into_owned(),
+        };
+        match self {
+            Self::Set(set) => origin.of_set(Some(set.tip().height), set.tip().hash),
+            Self::Snapshot { head, .. } => origin.of_set(None, BlockHash(part(head, SNAPSHOT_BASE_AT))),
         }
     }
 
@@ -118,6 +130,15 @@ impl Source {
 
 /// Offset in bytes of the network's magic in a snapshot, after its own magic and version.
 const SNAPSHOT_MAGIC_AT: u64 = 7;
+
+/// Offset in bytes of the hash of the base block, after the magic.
+const SNAPSHOT_BASE_AT: u64 = SNAPSHOT_MAGIC_AT + 4;
+
+/// A part of a snapshot's head. What is too short is refused by its reader, which says why.
+fn part<const BYTES: usize>(head: &[u8], at: u64) -> [u8; BYTES] {
+    let part = head.get(at as usize..).and_then(<[u8]>::first_chunk);
+    part.copied().unwrap_or([0; BYTES])
+}
 
 /// Why the coins of a snapshot are not exported.
 #[derive(Debug, Error)]
@@ -221,7 +242,7 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
         return Err(Failure::Usage("--at needs --data: a snapshot has no blocks".to_owned()));
     }
     let out = &arguments.out;
-    let format = flat::format_of(out, arguments.format)?;
+    let form = Form::of_file(out, &arguments.form)?;
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
     let source = Source::open(arguments, &stop, &mut meter)?;
@@ -232,7 +253,10 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
         out,
         stop,
     };
-    let (encoder, mut writer) = flat::open(&coin_row::TABLE, format, out, arguments.force)?;
+    let encoder = Encoder::new(&coin_row::TABLE, form)?;
+    let source = arguments.snapshot.as_ref().or(arguments.data.as_ref());
+    let metadata = source.map(|source| coins.source.metadata(source)).unwrap_or_default();
+    let mut writer = Writer::open(&coin_row::TABLE, form, out, arguments.force, &metadata)?;
     let rows = coins.run(&mut meter, &|rows| encoder.encode(rows), &mut |piece| writer.add(piece))?;
     let bytes = writer.end()?.complete()?;
     drop(meter);

@@ -7,7 +7,7 @@
 //! The outputs of many blocks in a row are gathered together, so that memory has a bound. Of each
 //! one a number of 64 bits is kept: a hash of its outpoint, with a key that nobody can know before.
 
-use super::pass::{self, Pass};
+use super::pass::{self, Asked, Pass};
 use crate::arguments::export::ExportHintsArguments;
 use crate::commands::{cores, open_set_at, share};
 use crate::export::table::{Written, say_written};
@@ -116,10 +116,10 @@ fn for_each_spent(
         }
         Ok((made, transactions))
     };
-    let mut take = |made: Vec<(u32, u64)>| made.into_iter().try_for_each(|(height, hash)| take(height, hash));
+    let mut take = |_, made: Vec<(u32, u64)>| made.into_iter().try_for_each(|(height, hash)| take(height, hash));
     // No block below has spent them.
     let above = *heights.start()..=*pass.heights.end();
-    pass.run(above, meter, &convert, &mut take)?;
+    pass.run(&[above], meter, &convert, &mut take)?;
     Ok(())
 }
 
@@ -232,7 +232,7 @@ impl Source<'_> {
             unspent += unspent_there;
             transactions += transactions_there;
             meter.blocks(end.into(), self.height.into(), transactions);
-            target.write_lines(&lists)
+            target.write_piece(&lists)
         };
         let heights = outputs.heights.clone();
         self.blocks
@@ -248,7 +248,7 @@ impl Source<'_> {
         meter: &mut EngineMeter,
     ) -> Result<(u64, Option<u64>), Failure> {
         let mut target = Target::open(self.out, arguments.force)?;
-        target.write_lines(&hints::head(self.height))?;
+        target.write_piece(&hints::head(self.height))?;
         self.count(meter)?;
         let mut unspent = 0;
         for part in parts(&self.counts, arguments.outputs_at_once) {
@@ -299,7 +299,12 @@ fn of_data(arguments: &ExportHintsArguments, data: &Path) -> Result<u8, Failure>
 
 /// From block files, and the undo files beside them.
 fn of_files(arguments: &ExportHintsArguments) -> Result<u8, Failure> {
-    pass::run(&arguments.pass(), &|pass, meter| {
+    let asked = Asked {
+        arguments: &arguments.pass(),
+        from: 0,
+        keeps_partitions: false,
+    };
+    pass::run(&asked, &|pass, meter| {
         let key = RandomState::new();
         let mut source = Source {
             for_each: &|heights, meter, take| for_each_spent(pass, &key, heights, meter, take),
@@ -318,6 +323,7 @@ fn of_files(arguments: &ExportHintsArguments) -> Result<u8, Failure> {
             rows,
             out: arguments.out.clone(),
             bytes,
+            files: None,
         }])
     })
 }

@@ -3,6 +3,7 @@
 use crate::arguments::export::PassArguments;
 use crate::arguments::{chain_of, is_standard};
 use crate::commands::{cores, open_newest};
+use crate::export::metadata::{Metadata, Origin};
 use crate::export::table::{Written, say_written};
 use crate::failure::Failure;
 use crate::output;
@@ -19,12 +20,23 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// The pass that is asked for.
+pub(super) struct Asked<'a> {
+    pub(super) arguments: &'a PassArguments,
+    /// Height of the first block.
+    pub(super) from: u32,
+    /// Whether what is complete stays if the pass ends early.
+    pub(super) keeps_partitions: bool,
+}
+
 /// The blocks that a pass goes over.
 pub(super) struct Pass<'a> {
     pub(super) blocks: ChainBlocks,
     pub(super) network: Network,
     pub(super) heights: RangeInclusive<u32>,
+    pub(super) origin: Origin,
     out: &'a Path,
+    keeps_partitions: bool,
     stop: Arc<AtomicBool>,
     /// Whether the export begins anew where blocks hide others, of which no search knew.
     begins_anew: bool,
@@ -43,43 +55,63 @@ fn lock(hidden: &Mutex<Wholeness>) -> MutexGuard<'_, Wholeness> {
     hidden.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The number of blocks of a range.
+fn count(heights: &RangeInclusive<u32>) -> u64 {
+    (u64::from(*heights.end()) + 1).saturating_sub((*heights.start()).into())
+}
+
 impl Pass<'_> {
-    /// Ends the command if it is to stop.
-    pub(super) fn check_stop(&self) -> Result<(), Failure> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(Failure::Stopped(self.out.to_owned()));
-        }
-        Ok(())
+    /// What a table of these blocks says of itself.
+    pub(super) fn metadata(&self) -> Result<Metadata, Failure> {
+        let (from, to) = self.heights.clone().into_inner();
+        Ok(self.origin.of_blocks(from, to, self.blocks.hash(to)?))
     }
 
-    /// Gives the blocks of some heights to `convert`, on several threads, and what comes of them to
-    /// `take`, in order. Returns the number of transactions.
+    fn stopped(&self) -> Failure {
+        let out = self.out.to_owned();
+        match self.keeps_partitions {
+            true => Failure::StoppedBetween(out),
+            false => Failure::Stopped(out),
+        }
+    }
+
+    /// Ends the command if it is to stop.
+    pub(super) fn check_stop(&self) -> Result<(), Failure> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(self.stopped()),
+            false => Ok(()),
+        }
+    }
+
+    /// Gives the blocks of some ranges of heights to `convert`, on several threads, and what comes
+    /// of them to `take`, in order. No run of blocks is in two ranges. Returns the number of
+    /// transactions.
     pub(super) fn run<T: Send>(
         &self,
-        heights: RangeInclusive<u32>,
+        ranges: &[RangeInclusive<u32>],
         meter: &mut EngineMeter,
         convert: &(dyn Fn(RangeInclusive<u32>) -> OfRun<T> + Sync),
-        take: &mut dyn FnMut(T) -> Result<(), Failure>,
+        take: &mut dyn FnMut(RangeInclusive<u32>, T) -> Result<(), Failure>,
     ) -> Result<u64, Failure> {
-        let (first, last) = heights.clone().into_inner();
+        let all = ranges.iter().map(count).sum();
         let convert = |run: RangeInclusive<u32>| {
-            let (converted, count) = convert(run.clone())?;
-            Ok((converted, count, *run.end()))
+            let (converted, transactions) = convert(run.clone())?;
+            Ok((run, converted, transactions))
         };
-        let mut transactions = 0;
-        let mut take = |(converted, count, end): (T, u64, u32)| {
-            transactions += count;
-            // Runs come in order, so all blocks up to the end of this one are done.
-            meter.blocks((end - first + 1).into(), (last - first + 1).into(), transactions);
-            take(converted)
+        let (mut blocks, mut transactions) = (0, 0);
+        let mut take = |(run, converted, more): (RangeInclusive<u32>, T, u64)| {
+            blocks += count(&run);
+            transactions += more;
+            meter.blocks(blocks, all, transactions);
+            take(run, converted)
         };
         let done = self
             .blocks
-            .for_each_run(heights, RUN_BYTES, cores(), &convert, &mut take);
+            .for_each_run_in(ranges, RUN_BYTES, cores(), &convert, &mut take);
         // The block that cannot be read may hide others.
         if let Ok(()) | Err(Failure::Block(_)) = done {
             let hidden = self.blocks.find_hidden(&self.stop)?;
-            let hidden = hidden.ok_or_else(|| Failure::Stopped(self.out.to_owned()))?;
+            let hidden = hidden.ok_or_else(|| self.stopped())?;
             if self.begins_anew && !hidden.is_whole() {
                 return Err(Failure::Hidden(hidden));
             }
@@ -130,16 +162,17 @@ pub(super) fn check_chain(set: &UtxoSet, data: &Path, asked: Option<ChainId>) ->
 
 /// Has `export` go over the blocks that the arguments name. Returns the exit status.
 pub(super) fn run(
-    arguments: &PassArguments,
+    asked: &Asked<'_>,
     export: &dyn Fn(&Pass<'_>, &mut EngineMeter) -> AllWritten,
 ) -> Result<u8, Failure> {
+    let arguments = asked.arguments;
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
     let (mut blocks, network) = open(arguments, &stop, &mut meter)?;
     loop {
-        let pass = pass(arguments, blocks, network, &stop)?;
+        let pass = pass(asked, blocks, network, &stop)?;
         match export(&pass, &mut meter) {
-            // What was written has no name yet. The chain goes on with the hidden blocks.
+            // What was written has no name yet, or is looked through again. The chain goes on with the hidden blocks.
             Err(Failure::Hidden(_)) => {
                 let again = pass.blocks.with_hidden(&arguments.blocks, &[], &stop, &mut meter)?;
                 blocks = again.ok_or_else(|| Failure::Stopped(arguments.out.clone()))?;
@@ -154,14 +187,22 @@ pub(super) fn run(
     }
 }
 
+/// The data directory and the block files, as they were given.
+fn source(arguments: &PassArguments) -> String {
+    let paths = arguments.data.iter().chain(&arguments.blocks);
+    let paths: Vec<_> = paths.map(|path| output::path_text(path)).collect();
+    paths.join("\n")
+}
+
 /// The pass over a chain that the arguments ask for.
 fn pass<'a>(
-    arguments: &'a PassArguments,
+    asked: &Asked<'a>,
     blocks: ChainBlocks,
     network: Network,
     stop: &Arc<AtomicBool>,
 ) -> Result<Pass<'a>, Failure> {
-    let (from, tip) = (arguments.from, blocks.height());
+    let Asked { arguments, from, .. } = *asked;
+    let tip = blocks.height();
     let to = match arguments.to {
         Some(to) => to,
         // The first block has no undo data, and needs none.
@@ -177,7 +218,12 @@ fn pass<'a>(
         blocks,
         network,
         heights: from..=to,
+        origin: Origin {
+            network,
+            source: source(arguments),
+        },
         out: &arguments.out,
+        keeps_partitions: asked.keeps_partitions,
         stop: Arc::clone(stop),
         // What standard output has got is not taken back.
         begins_anew: arguments.data.is_none() && !is_standard(&arguments.out),
@@ -196,12 +242,19 @@ fn say(arguments: &PassArguments, pass: &Pass<'_>, tables: &[Written], hidden: W
         whole::say_without_undo_yet(tip - to, tip);
     }
     let blocks = to - from + 1;
-    for Written { row, rows, bytes, out } in tables {
-        let what = format!(
+    for table in tables {
+        let Written {
+            row, rows, bytes, out, ..
+        } = table;
+        let mut what = format!(
             "{} of {}",
             output::counted(*rows, row),
             output::counted(blocks.into(), "block")
         );
+        if let Some(files) = &table.files {
+            let made = files.made;
+            what += &format!(" in {}, {made} of them made now", output::counted(files.all, "file"));
+        }
         let mut fields = json!({"blocks": blocks});
         fields[format!("{row}s")] = (*rows).into();
         say_written(&what, fields, *bytes, out)?;

@@ -1,9 +1,12 @@
 //! `blockmill export transactions`, and the other flat tables of a pass over blocks.
 
-use super::pass::{self, AllWritten, Pass};
-use crate::arguments::export::{ExportTablesArguments, TableFormat, TableKind};
-use crate::arguments::is_standard;
-use crate::export::flat::{self, ENDINGS, Encoder, Writer};
+use super::pass::{self, AllWritten, Asked, Pass};
+use super::plan::{Plan, PlannedTable};
+use crate::arguments::Force;
+use crate::arguments::export::{ExportTablesArguments, TableKind};
+use crate::export::flat::{Encoder, Piece, Writer};
+use crate::export::metadata::Metadata;
+use crate::export::partitions::{FolderTable, Partitions};
 use crate::export::table::Written;
 use crate::export::target::Target;
 use crate::failure::Failure;
@@ -11,15 +14,71 @@ use crate::progress::EngineMeter;
 use blockmill_tables::batch::{Batch, Table};
 use blockmill_tables::pass::{Completers, Made, MadeOfBlocks, Makers};
 use blockmill_tables::product::ProductKind;
+use std::cell::Cell;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// A table that is being written.
-struct Open {
+/// A table of one file that is being written.
+struct OpenFile {
     table: &'static Table,
     writer: Writer,
     out: PathBuf,
     rows: u64,
+}
+
+/// Where the rows of a table go.
+enum Output<'a> {
+    File(Box<OpenFile>),
+    Folder(Box<Partitions<'a>>),
+}
+
+impl OpenFile {
+    fn open(planned: &PlannedTable, force: Force, metadata: &Metadata) -> Result<Self, Failure> {
+        let PlannedTable { kind, form, out } = planned;
+        let table = kind.table();
+        Ok(Self {
+            table,
+            writer: Writer::open(table, *form, out, force, metadata)?,
+            out: out.clone(),
+            rows: 0,
+        })
+    }
+}
+
+impl Output<'_> {
+    /// Whether rows of these heights are to be written.
+    fn wants(&self, heights: &RangeInclusive<u32>) -> bool {
+        match self {
+            Self::File(_) => true,
+            Self::Folder(partitions) => partitions.wants(heights),
+        }
+    }
+
+    /// Appends rows of these heights.
+    fn add(&mut self, heights: &RangeInclusive<u32>, piece: Piece, rows: u64) -> Result<(), Failure> {
+        match self {
+            Self::File(file) => {
+                file.rows += rows;
+                file.writer.add(piece)
+            }
+            Self::Folder(partitions) => partitions.add(heights, piece, rows),
+        }
+    }
+
+    /// All rows of these heights are there.
+    fn end(&mut self, heights: &RangeInclusive<u32>) -> Result<(), Failure> {
+        match self {
+            Self::File(_) => Ok(()),
+            Self::Folder(partitions) => partitions.end(heights),
+        }
+    }
+}
+
+/// Heights that are gone over together.
+struct Segment {
+    heights: RangeInclusive<u32>,
+    /// Else only what later rows rest on is made of them.
+    is_written: bool,
 }
 
 /// A pass over blocks for some tables.
@@ -27,60 +86,92 @@ struct Tables<'a> {
     pass: &'a Pass<'a>,
     makers: Makers,
     encoders: Vec<Encoder>,
-    completers: Completers,
-    open: Vec<Open>,
+    outputs: Vec<Output<'a>>,
 }
 
 impl Tables<'_> {
-    fn run(&mut self, heights: RangeInclusive<u32>, is_written: bool, meter: &mut EngineMeter) -> Result<(), Failure> {
+    /// What is gone over: all that is written, and what is below, where a table rests on that.
+    fn segments(&self) -> Vec<Segment> {
+        let is_wanted = |heights: &RangeInclusive<u32>| self.outputs.iter().any(|output| output.wants(heights));
+        let written: Vec<_> = match self.outputs.first() {
+            // All folders have partitions of the same heights.
+            Some(Output::Folder(partitions)) => partitions.ranges().filter(is_wanted).collect(),
+            _ => vec![self.pass.heights.clone()],
+        };
+        let (mut segments, mut next) = (Vec::new(), 0);
+        for heights in written {
+            let (first, last) = heights.clone().into_inner();
+            if first > next && self.makers.rests_on_blocks_below() {
+                segments.push(Segment {
+                    heights: next..=first - 1,
+                    is_written: false,
+                });
+            }
+            segments.push(Segment {
+                heights,
+                is_written: true,
+            });
+            next = last.saturating_add(1);
+        }
+        segments
+    }
+
+    fn run(&mut self, meter: &mut EngineMeter) -> Result<(), Failure> {
+        let segments = self.segments();
+        let segment_of = |run: &RangeInclusive<u32>| {
+            let at = segments.partition_point(|segment| segment.heights.end() < run.start());
+            &segments[at]
+        };
         let Self {
             pass,
             makers,
             encoders,
-            completers,
-            open,
+            outputs,
         } = self;
+        let mut completers: Completers = makers.completers();
         let encode = |number: usize, rows: Batch| encoders[number].encode(rows);
-        let convert = |heights| {
-            let blocks = pass.blocks.iter(heights).map(|read| {
+        let convert = |run: RangeInclusive<u32>| {
+            let is_written = segment_of(&run).is_written;
+            let blocks = pass.blocks.iter(run).map(|read| {
                 pass.check_stop()?;
                 Ok(read?)
             });
             let MadeOfBlocks { rows, transactions } = makers.make(blocks, pass.network, is_written, &encode)?;
             Ok((rows, transactions))
         };
-        let mut take = |made: Vec<(usize, Made<_>)>| {
+        let mut take = |run: RangeInclusive<u32>, made: Vec<(usize, Made<_>)>| {
+            let Segment { heights, is_written } = segment_of(&run);
             for (number, made) in made {
                 match made {
-                    Made::Rows(mut rows) if !is_written => completers.pass_over(number, &mut rows),
+                    Made::Rows(mut rows) if !is_written => completers.pass_over(number, &mut rows)?,
                     made => {
                         let (piece, rows) = completers.complete(number, made, &encode)?;
-                        open[number].rows += rows;
-                        open[number].writer.add(piece)?;
+                        // Another table may lack a partition that this one has.
+                        if outputs[number].wants(heights) {
+                            outputs[number].add(heights, piece, rows)?;
+                        }
                     }
                 }
             }
+            if *is_written && run.end() == heights.end() {
+                let mut wanting = outputs.iter_mut().filter(|output| output.wants(heights));
+                wanting.try_for_each(|output| output.end(heights))?;
+            }
             Ok(())
         };
-        pass.run(heights, meter, &convert, &mut take)?;
+        let ranges: Vec<_> = segments.iter().map(|segment| segment.heights.clone()).collect();
+        pass.run(&ranges, meter, &convert, &mut take)?;
         Ok(())
-    }
-
-    /// Goes over the blocks; first over those below, where a table rests on them.
-    fn run_all(&mut self, meter: &mut EngineMeter) -> Result<(), Failure> {
-        let heights = self.pass.heights.clone();
-        let is_first_below = self.makers.rests_on_blocks_below();
-        if let Some(below) = heights.start().checked_sub(1).filter(|_| is_first_below) {
-            self.run(0..=below, false, meter)?;
-        }
-        self.run(heights, true, meter)
     }
 
     /// Ends all tables before the first one gets its name.
     fn complete(self) -> AllWritten {
-        let mut ended = Vec::new();
-        for open in self.open {
-            ended.push((open.table.row, open.rows, open.out, open.writer.end()?));
+        let (mut ended, mut written) = (Vec::new(), Vec::new());
+        for output in self.outputs {
+            match output {
+                Output::File(file) => ended.push((file.table.row, file.rows, file.out, file.writer.end()?)),
+                Output::Folder(partitions) => written.push(partitions.written()),
+            }
         }
         let complete = |(row, rows, out, target): (_, _, _, Target)| {
             Ok(Written {
@@ -88,72 +179,55 @@ impl Tables<'_> {
                 rows,
                 out,
                 bytes: target.complete()?,
+                files: None,
             })
         };
-        ended.into_iter().map(complete).collect()
+        let files: AllWritten = ended.into_iter().map(complete).collect();
+        written.extend(files?);
+        Ok(written)
     }
+}
+
+/// The outputs of tables, in order.
+fn outputs<'a>(
+    plan: &Plan,
+    folders: Option<&'a [FolderTable]>,
+    pass: &'a Pass<'a>,
+    force: Force,
+) -> Result<Vec<Output<'a>>, Failure> {
+    if let Some(folders) = folders {
+        let open = |of| {
+            let heights = pass.heights.clone();
+            let partitions = Partitions::open(of, &pass.blocks, &pass.origin, heights)?;
+            Ok(Output::Folder(Box::new(partitions)))
+        };
+        return folders.iter().map(open).collect();
+    }
+    let metadata = pass.metadata()?;
+    let open = |planned| Ok(Output::File(Box::new(OpenFile::open(planned, force, &metadata)?)));
+    plan.tables.iter().map(open).collect()
 }
 
 pub(crate) fn run(kind: TableKind, arguments: &ExportTablesArguments) -> Result<u8, Failure> {
-    let (out, force) = (&arguments.pass.out, arguments.pass.force);
-    let files = files(kind, arguments)?;
-    if !arguments.and.is_empty() {
-        let usage = |error| Failure::Usage(format!("--out {}: {error}", out.display()));
-        std::fs::create_dir_all(out).map_err(usage)?;
-    }
-    let kinds: Vec<ProductKind> = files.iter().map(|(kind, ..)| *kind).collect();
-    pass::run(&arguments.pass, &|pass, meter| {
-        let makers = Makers::new(&kinds);
+    let plan = Plan::new(kind, arguments)?;
+    let kinds: Vec<ProductKind> = plan.tables.iter().map(|table| table.kind).collect();
+    let asked = Asked {
+        arguments: &arguments.pass,
+        from: plan.from,
+        keeps_partitions: plan.keeps_partitions(),
+    };
+    let is_begun = Cell::new(false);
+    pass::run(&asked, &|pass, meter| {
+        let folders = plan.folder_tables(Some(pass.network), is_begun.get());
+        let encoder = |table: &PlannedTable| Encoder::new(table.kind.table(), table.form);
         let mut tables = Tables {
             pass,
-            completers: makers.completers(),
-            makers,
-            encoders: Vec::new(),
-            open: Vec::new(),
+            makers: Makers::new(&kinds, &pass.blocks),
+            encoders: plan.tables.iter().map(encoder).collect::<Result<_, _>>()?,
+            outputs: outputs(&plan, folders.as_deref(), pass, arguments.pass.force)?,
         };
-        for (kind, format, out) in &files {
-            let table = kind.table();
-            let (encoder, writer) = flat::open(table, *format, out, force)?;
-            tables.encoders.push(encoder);
-            tables.open.push(Open {
-                table,
-                writer,
-                out: out.clone(),
-                rows: 0,
-            });
-        }
-        tables.run_all(meter)?;
+        is_begun.set(true);
+        tables.run(meter)?;
         tables.complete()
     })
-}
-
-/// The tables that are asked for, their formats and files.
-fn files(
-    kind: TableKind,
-    arguments: &ExportTablesArguments,
-) -> Result<Vec<(ProductKind, TableFormat, PathBuf)>, Failure> {
-    let out = &arguments.pass.out;
-    if arguments.and.is_empty() {
-        let format = flat::format_of(out, arguments.format)?;
-        return Ok(vec![(kind.product(), format, out.clone())]);
-    }
-    let Some(format) = arguments.format else {
-        return Err(Failure::Usage("--and needs --format: --out is a folder".to_owned()));
-    };
-    if is_standard(out) {
-        return Err(Failure::Usage(
-            "--and needs a folder: standard output is one table".to_owned(),
-        ));
-    }
-    let ending = ENDINGS.iter().find(|(_, known)| *known == format);
-    let ending = ending.map_or("", |(ending, _)| ending);
-    let mut files: Vec<(ProductKind, TableFormat, PathBuf)> = Vec::new();
-    for kind in std::iter::once(&kind).chain(&arguments.and) {
-        let kind = kind.product();
-        if files.iter().all(|(known, ..)| *known != kind) {
-            let name = format!("{}.{ending}", kind.table().name);
-            files.push((kind, format, out.join(name)));
-        }
-    }
-    Ok(files)
 }

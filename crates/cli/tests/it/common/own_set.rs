@@ -59,7 +59,7 @@ pub(crate) struct OwnCoin {
 }
 
 /// Core's word for the scripts that the generator makes.
-fn word(script: &Script) -> &'static str {
+pub(crate) fn word(script: &Script) -> &'static str {
     match script {
         script if script.is_p2pk() => "pubkey",
         script if script.is_p2pkh() => "pubkeyhash",
@@ -68,6 +68,7 @@ fn word(script: &Script) -> &'static str {
         script if script.is_p2wsh() => "witness_v0_scripthash",
         script if script.is_p2tr() => "witness_v1_taproot",
         script if script.is_multisig() => "multisig",
+        script if script.as_bytes() == [0x51, 2, 0x4e, 0x73] => "anchor",
         script if script.is_op_return() => "nulldata",
         _ => "nonstandard",
     }

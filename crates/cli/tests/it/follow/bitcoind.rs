@@ -1,11 +1,12 @@
 //! `follow` and a feed beside a real node: Core's `bitcoind`, whose path is in
 //! `BLOCKMILL_BITCOIND`. At each quiet moment the set has the hash that the node gives for its own.
 
-mod rpc;
+pub(crate) mod rpc;
 
 use super::consumer::Consumer;
 use super::{Events, PATIENCE, Place, Running, stop};
 use crate::common::{Rng, Scratch, blockmill, run, stats};
+use crate::export_statistics::bitcoind::compare_statistics;
 use blockmill_chaingen::bitcoin::consensus::encode::serialize_hex;
 use blockmill_chaingen::bitcoin::{OutPoint, Transaction};
 use blockmill_chaingen::builder::spend_any;
@@ -224,7 +225,7 @@ impl World {
     fn compare(&mut self) {
         let own = stats(&self.place.data);
         for (kind, name) in [("muhash", "muhash"), ("hash_serialized_3", "hash_serialized_3")] {
-            let node = self.node.call("gettxoutsetinfo", json!([kind]));
+            let node = self.node.call("gettxoutsetinfo", json!([kind, null, false]));
             assert_eq!(own["bestblock"], node["bestblock"]);
             assert_eq!(own[name], node[name], "height {}", own["height"]);
             assert_eq!(own["txouts"], node["txouts"]);
@@ -250,10 +251,18 @@ fn compare_filters(world: &World) {
     }
 }
 
+/// Path of Core's `bitcoind`; none, with a message, where it is not given.
+pub(crate) fn program() -> Option<String> {
+    let given = std::env::var("BLOCKMILL_BITCOIND").ok().filter(|path| !path.is_empty());
+    if given.is_none() {
+        eprintln!("skipped: BLOCKMILL_BITCOIND has no path of Core's bitcoind");
+    }
+    given
+}
+
 /// Runs a node and a follower. Skipped without a node.
 fn beside_a_node(kind: NodeKind, seed: u64) {
-    let Some(program) = std::env::var("BLOCKMILL_BITCOIND").ok().filter(|path| !path.is_empty()) else {
-        eprintln!("skipped: BLOCKMILL_BITCOIND has no path of Core's bitcoind");
+    let Some(program) = program() else {
         return;
     };
     let blocks = number("BLOCKMILL_TEST_NODE_BLOCKS", 150);
@@ -273,6 +282,8 @@ fn beside_a_node(kind: NodeKind, seed: u64) {
     world.compare();
     if kind == NodeKind::Indexing {
         compare_filters(&world);
+        let data = world.place.data.to_str().unwrap();
+        compare_statistics(&world.node, &["--data", data]);
     }
     assert_eq!(stop(world.follower), Some(0));
     world.delays.sort_unstable();

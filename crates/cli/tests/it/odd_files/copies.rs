@@ -110,6 +110,22 @@ fn blocks_inside_the_last_record() {
         std::fs::read(&out).unwrap()
     };
     let rows = exported(&folder);
+    // Partitions that had a name before are looked through again.
+    let partitioned = |name: &str| {
+        let out = scratch.join(name);
+        let mut export = blockmill();
+        export.args(["export", "outputs", "--network", "regtest", "--format", "jsonl"]);
+        export.args(["--partition", "30", "--out"]).arg(&out).arg("--blocks");
+        run(export.arg(&folder)).ends_with(0);
+        let names = [
+            "0000000-0000029.jsonl",
+            "0000090-0000119.jsonl",
+            "0000120-0000149.jsonl",
+            "blockmill.json",
+        ];
+        names.map(|name| std::fs::read(out.join(name)).unwrap())
+    };
+    let partitions = partitioned("hidden");
     // Also where a table goes over the blocks below the first one before.
     let filters = |from: &str, out: &str| {
         let mut export = blockmill();
@@ -138,6 +154,7 @@ fn blocks_inside_the_last_record() {
     assert_eq!(audited.json()["verdict"], "proved");
     write(&folder, &[&blocks.concat()]);
     assert!(rows == exported(&folder));
+    assert!(partitions == partitioned("plain"));
 }
 
 /// Blocks that lie inside the record of another: a second run has the same answer, and earlier sets

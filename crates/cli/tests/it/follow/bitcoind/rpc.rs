@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const RIGHTS: &str = "dTpw";
 
 /// A node on its own regtest chain.
-pub(super) struct Bitcoind {
+pub(crate) struct Bitcoind {
     program: String,
     folder: PathBuf,
     running: Running,
@@ -24,8 +24,8 @@ pub(super) struct Bitcoind {
 
 /// What a node does besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NodeKind {
-    /// It has an index of filters.
+pub(crate) enum NodeKind {
+    /// It has an index of filters, and one of figures of the set.
     Indexing,
     Pruning,
     /// It is killed at any time, and forgets blocks. An index that knows more than the node would
@@ -33,30 +33,60 @@ pub(super) enum NodeKind {
     Forgetting,
 }
 
-fn spawn(program: &str, folder: &Path, port: u16, kind: NodeKind, now: u64) -> Running {
-    let mut command = Command::new(program);
-    command.arg("-regtest").arg(format!("-datadir={}", folder.display()));
-    command.args([
+/// The arguments of every node.
+fn arguments(folder: &Path, port: u16) -> [String; 8] {
+    [
+        &format!("-datadir={}", folder.display()),
+        &format!("-rpcport={port}"),
         "-listen=0",
         "-rpcuser=u",
         "-rpcpassword=p",
         "-server",
         "-dnsseed=0",
         "-printtoconsole=0",
-    ]);
-    command.args([format!("-rpcport={port}"), format!("-mocktime={now}")]);
+    ]
+    .map(str::to_owned)
+}
+
+fn spawn(program: &str, folder: &Path, port: u16, kind: NodeKind, now: u64) -> Running {
+    let mut command = Command::new(program);
+    command.arg("-regtest").args(arguments(folder, port));
+    command.arg(format!("-mocktime={now}"));
     if kind == NodeKind::Pruning {
         // Files of 64 KiB, and calls that remove them.
         command.args(["-prune=1", "-fastprune"]);
     } else if kind == NodeKind::Indexing {
-        command.arg("-blockfilterindex=1");
+        command.args(["-blockfilterindex=1", "-coinstatsindex=1"]);
     }
     Running::of(command.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
 impl Bitcoind {
+    /// A node of a real chain, without a network, that has an index of figures of the set. It reads
+    /// the blocks that lie in its folder.
+    pub(crate) fn of_chain(program: &str, folder: &Path, chain: &str) -> Self {
+        let port = free_port();
+        let mut command = Command::new(program);
+        command.arg(format!("-chain={chain}")).args(arguments(folder, port));
+        command.args(["-connect=0", "-reindex", "-coinstatsindex=1"]);
+        let node = Self {
+            running: Running::of(command.stdout(Stdio::null()).stderr(Stdio::null())),
+            program: program.to_owned(),
+            folder: folder.to_owned(),
+            port,
+            kind: NodeKind::Indexing,
+            now: 0,
+        };
+        node.wait_until_ready();
+        node
+    }
+
     pub(super) fn start(program: &str, folder: &Path, kind: NodeKind) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         // No block is from the future of anybody.
         let now = 1_700_000_000;
         let node = Self {
@@ -100,12 +130,12 @@ impl Bitcoind {
     }
 
     #[track_caller]
-    pub(super) fn call(&self, method: &str, parameters: Value) -> Value {
+    pub(crate) fn call(&self, method: &str, parameters: Value) -> Value {
         let answer = self.ask(method, &parameters).unwrap();
         answer.unwrap_or_else(|error| panic!("{method} {parameters}: {error}"))
     }
 
-    pub(super) fn height(&self) -> usize {
+    pub(crate) fn height(&self) -> usize {
         self.call("getblockcount", json!([])).as_u64().unwrap() as usize
     }
 

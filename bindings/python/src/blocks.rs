@@ -1,0 +1,142 @@
+//! Tables of the blocks of a chain.
+
+use crate::fault::Fault;
+use crate::stream::Take;
+use crate::table::{Rows, Source};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use blockmill_block::Network;
+use blockmill_chain::ChainBlocks;
+use blockmill_tables::batch::{Batch, Ids, schema_of};
+use blockmill_tables::pass::{Completers, Made, Makers, RUN_BYTES};
+use blockmill_tables::product::ProductKind;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A flat table of some blocks.
+struct BlockRows {
+    blocks: Arc<ChainBlocks>,
+    network: Network,
+    kind: ProductKind,
+    heights: RangeInclusive<u32>,
+    ids: Ids,
+    schema: SchemaRef,
+    threads: usize,
+    /// Whether it does not matter that other blocks are hidden.
+    may_be_partial: bool,
+    is_alone: bool,
+}
+
+/// What is asked of a table.
+pub(crate) struct Wanted {
+    pub(crate) kind: ProductKind,
+    pub(crate) first: u32,
+    pub(crate) last: Option<u32>,
+    pub(crate) ids: Ids,
+    pub(crate) threads: usize,
+    pub(crate) may_be_partial: bool,
+    /// Whether blocks below are left out on which rows rest.
+    pub(crate) is_alone: bool,
+}
+
+/// The table with this name.
+pub(crate) fn kind_of(name: &str) -> Result<ProductKind, Fault> {
+    let found = ProductKind::ALL.iter().find(|kind| kind.table().name == name);
+    found
+        .copied()
+        .ok_or_else(|| Fault::Usage(format!("there is no table {name:?}")))
+}
+
+/// A table of the blocks of a chain.
+pub(crate) fn rows(blocks: &Arc<ChainBlocks>, network: Network, wanted: &Wanted) -> Result<Rows, Fault> {
+    let (first, tip) = (wanted.first, blocks.height());
+    let last = match wanted.last {
+        Some(last) => last,
+        // The first block has no undo data, and needs none.
+        None if first < tip => blocks.last_with_undo(first.max(1)..=tip),
+        None => tip,
+    };
+    if first > last.min(tip) || last > tip {
+        return Err(Fault::Usage(format!(
+            "there are no blocks from height {first} to {last}: the chain has heights 0 to {tip}"
+        )));
+    }
+    let schema = Arc::new(schema_of(wanted.kind.table().columns, wanted.ids));
+    Ok(Rows::new(BlockRows {
+        blocks: Arc::clone(blocks),
+        network,
+        kind: wanted.kind,
+        heights: first..=last,
+        ids: wanted.ids,
+        schema,
+        threads: wanted.threads,
+        may_be_partial: wanted.may_be_partial,
+        is_alone: wanted.is_alone,
+    }))
+}
+
+impl BlockRows {
+    /// Goes over blocks. The rows of those that are not written are only passed over.
+    fn go(
+        &self,
+        makers: &Makers,
+        completers: &mut Completers,
+        heights: RangeInclusive<u32>,
+        take: Option<Take<'_, RecordBatch>>,
+        stop: &AtomicBool,
+    ) -> Result<(), Fault> {
+        let to_arrow = |_, rows: Batch| rows.into_arrow(&self.schema, self.ids).map_err(Fault::from);
+        let is_written = take.is_some();
+        let convert = |heights| {
+            let blocks = self
+                .blocks
+                .iter(heights)
+                .map(|read| match stop.load(Ordering::Relaxed) {
+                    true => Err(Fault::Stopped),
+                    false => Ok(read?),
+                });
+            Ok(makers.make(blocks, self.network, is_written, &to_arrow)?.rows)
+        };
+        let mut take = take;
+        let mut take_all = |made: Vec<(usize, Made<RecordBatch>)>| {
+            for (number, made) in made {
+                match (&mut take, made) {
+                    (Some(take), made) => take(completers.complete(number, made, &to_arrow)?.0)?,
+                    (None, Made::Rows(mut rows)) => completers.pass_over(number, &mut rows)?,
+                    (None, Made::Piece(..)) => {}
+                }
+            }
+            Ok(())
+        };
+        self.blocks
+            .for_each_run(heights, RUN_BYTES, self.threads, &convert, &mut take_all)
+    }
+}
+
+impl Source for BlockRows {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn run(&self, stop: &Arc<AtomicBool>, take: Take<'_, RecordBatch>) -> Result<(), Fault> {
+        let makers = Makers::new(&[self.kind], &self.blocks);
+        let mut completers = makers.completers();
+        let below = self.heights.start().checked_sub(1);
+        let mut done = Ok(());
+        if let Some(below) = below.filter(|_| !self.is_alone && makers.rests_on_blocks_below()) {
+            done = self.go(&makers, &mut completers, 0..=below, None, stop);
+        }
+        if done.is_ok() {
+            done = self.go(&makers, &mut completers, self.heights.clone(), Some(take), stop);
+        }
+        // A block that cannot be read may hide others.
+        if !self.may_be_partial && matches!(done, Ok(()) | Err(Fault::File(_))) {
+            let hidden = self.blocks.find_hidden(stop)?.ok_or(Fault::Stopped)?;
+            if let Some(reason) = hidden.reasons.first() {
+                return Err(Fault::Incomplete(reason.to_string()));
+            }
+        }
+        done
+    }
+}

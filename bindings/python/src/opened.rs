@@ -1,0 +1,78 @@
+//! A data directory that was opened, whose set is that after one block, whatever comes.
+
+use crate::fault::Fault;
+use blockmill_chain::{ChainBlocks, Observer};
+use blockmill_coins::Tip;
+use blockmill_datadir::{ChainId, CoinLookup, DataDir, Earlier, Reach, UtxoSet};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+/// A data directory, and the block of it that was the tip when it was opened.
+pub(crate) struct Opened {
+    pub(crate) path: PathBuf,
+    /// Block files beside those that the directory was made from.
+    pub(crate) blocks: Vec<PathBuf>,
+    pub(crate) reach: Reach,
+    pub(crate) threads: usize,
+    pub(crate) chain_id: ChainId,
+    pub(crate) tip: Tip,
+    pub(crate) lookup: OnceLock<CoinLookup>,
+    pub(crate) chain: OnceLock<Arc<ChainBlocks>>,
+}
+
+impl Opened {
+    /// The set as it is after the block that was the tip.
+    pub(crate) fn set(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<UtxoSet, Fault> {
+        let set = UtxoSet::open_with(&self.path, self.threads, self.reach)?;
+        if set.tip() == self.tip {
+            return Ok(set);
+        }
+        let set = set.at(self.earlier(), stop, observer)?;
+        self.check_tip(&set.tip())?;
+        Ok(set)
+    }
+
+    fn earlier(&self) -> Earlier<'_> {
+        Earlier {
+            height: self.tip.height,
+            sources: &self.blocks,
+        }
+    }
+
+    /// Checks that the chain still has the block.
+    fn check_tip(&self, found: &Tip) -> Result<(), Fault> {
+        if *found == self.tip {
+            return Ok(());
+        }
+        let Tip { height, hash } = self.tip;
+        Err(Fault::File(format!(
+            "{}: block {hash} (height {height}) is no longer on the chain: open the directory anew",
+            self.path.display()
+        )))
+    }
+
+    pub(crate) fn lookup(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<&CoinLookup, Fault> {
+        if let Some(lookup) = self.lookup.get() {
+            return Ok(lookup);
+        }
+        let mut lookup = CoinLookup::open_with(&self.path, self.reach)?;
+        if lookup.tip() != self.tip {
+            lookup = lookup.at(self.earlier(), self.threads, stop, observer)?;
+            self.check_tip(&lookup.tip())?;
+        }
+        Ok(self.lookup.get_or_init(|| lookup))
+    }
+
+    pub(crate) fn chain(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<&Arc<ChainBlocks>, Fault> {
+        if let Some(chain) = self.chain.get() {
+            return Ok(chain);
+        }
+        let directory = DataDir::open_to_read(&self.path)?;
+        let mut chain = directory.blocks(&self.tip)?;
+        if !chain.add_files(&self.blocks, stop, observer)? {
+            return Err(Fault::Stopped);
+        }
+        Ok(self.chain.get_or_init(|| Arc::new(chain)))
+    }
+}

@@ -1,0 +1,169 @@
+//! Which flat tables are asked for, and where they go.
+
+use crate::arguments::export::{ExportTablesArguments, TableKind};
+use crate::arguments::is_standard;
+use crate::export::flat::Form;
+use crate::export::manifest::{Description, Manifest, NAME};
+use crate::export::partitions::{Existing, FolderTable};
+use crate::failure::Failure;
+use blockmill_block::Network;
+use blockmill_tables::product::ProductKind;
+use std::path::PathBuf;
+
+/// A table that is asked for.
+pub(super) struct PlannedTable {
+    pub(super) kind: ProductKind,
+    pub(super) form: Form,
+    /// Its file, or the folder of its partitions.
+    pub(super) out: PathBuf,
+}
+
+/// Tables in folders.
+struct InFolders {
+    /// Blocks of a partition.
+    size: u32,
+    existing: Existing,
+}
+
+/// The tables that are asked for.
+pub(super) struct Plan {
+    /// Height of the first block.
+    pub(super) from: u32,
+    pub(super) tables: Vec<PlannedTable>,
+    in_folders: Option<InFolders>,
+}
+
+/// Refuses what is no folder.
+fn check_folder(arguments: &ExportTablesArguments, option: &str) -> Result<(), Failure> {
+    match is_standard(&arguments.pass.out) {
+        true => Err(Failure::Usage(format!(
+            "{option} needs a folder: standard output is one table"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// The tables, each once.
+fn kinds(kind: TableKind, arguments: &ExportTablesArguments) -> Vec<ProductKind> {
+    let mut kinds: Vec<ProductKind> = Vec::new();
+    for kind in std::iter::once(&kind).chain(&arguments.and) {
+        let kind = kind.product();
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds
+}
+
+impl Plan {
+    pub(super) fn new(kind: TableKind, arguments: &ExportTablesArguments) -> Result<Self, Failure> {
+        let kinds = kinds(kind, arguments);
+        match arguments.append || arguments.partition.is_some() {
+            true => Self::of_folders(kinds, arguments),
+            false => Self::of_files(kinds, arguments),
+        }
+    }
+
+    fn of_files(kinds: Vec<ProductKind>, arguments: &ExportTablesArguments) -> Result<Self, Failure> {
+        let out = &arguments.pass.out;
+        let with_tables = |tables| Self {
+            from: arguments.pass.from.unwrap_or(0),
+            tables,
+            in_folders: None,
+        };
+        if arguments.and.is_empty() {
+            let form = Form::of_file(out, &arguments.form)?;
+            let table = |kind| PlannedTable {
+                kind,
+                form,
+                out: out.clone(),
+            };
+            return Ok(with_tables(kinds.into_iter().map(table).collect()));
+        }
+        let Some(format) = arguments.form.format else {
+            return Err(Failure::Usage("--and needs --format: --out is a folder".to_owned()));
+        };
+        check_folder(arguments, "--and")?;
+        let form = Form::new(format, arguments.form.ids())?;
+        let table = |kind: ProductKind| PlannedTable {
+            kind,
+            form,
+            out: out.join(format!("{}.{}", kind.table().name, form.ending())),
+        };
+        let plan = with_tables(kinds.into_iter().map(table).collect());
+        let usage = |error| Failure::Usage(format!("--out {}: {error}", out.display()));
+        std::fs::create_dir_all(out).map_err(usage)?;
+        Ok(plan)
+    }
+
+    fn of_folders(kinds: Vec<ProductKind>, arguments: &ExportTablesArguments) -> Result<Self, Failure> {
+        let option = if arguments.append { "--append" } else { "--partition" };
+        check_folder(arguments, option)?;
+        let out = &arguments.pass.out;
+        let folder = |kind: &ProductKind| match arguments.and.is_empty() {
+            true => out.clone(),
+            false => out.join(kind.table().name),
+        };
+        let mut known = None;
+        if arguments.append {
+            for kind in &kinds {
+                known = known.or(Manifest::read(&folder(kind))?);
+            }
+        }
+        let known = known.as_ref().map(Manifest::defaults);
+        let Some(size) = arguments.partition.or(known.map(|(_, size, _)| size)) else {
+            return Err(Failure::Usage(format!(
+                "{}: --append needs --partition, or a folder that has a table in partitions already: there is no {NAME}",
+                out.display()
+            )));
+        };
+        let Some(format) = arguments.form.format.or(known.and_then(|(format, ..)| format)) else {
+            return Err(Failure::Usage(
+                "--partition needs --format: --out is a folder".to_owned(),
+            ));
+        };
+        let form = Form::new(format, arguments.form.ids())?;
+        let existing = match (arguments.append, arguments.pass.force.is_given()) {
+            (true, _) => Existing::Append,
+            (false, true) => Existing::Replace,
+            (false, false) => Existing::Refuse,
+        };
+        let table = |kind: ProductKind| PlannedTable {
+            kind,
+            form,
+            out: folder(&kind),
+        };
+        let plan = Self {
+            from: arguments.pass.from.or(known.map(|(.., from)| from)).unwrap_or(0),
+            tables: kinds.into_iter().map(table).collect(),
+            in_folders: Some(InFolders { size, existing }),
+        };
+        // What is refused is refused before blocks are read.
+        for table in plan.folder_tables(None, false).into_iter().flatten() {
+            table.read()?;
+        }
+        Ok(plan)
+    }
+
+    /// Whether a pass that ends early leaves partitions.
+    pub(super) fn keeps_partitions(&self) -> bool {
+        self.in_folders.is_some()
+    }
+
+    /// The tables of folders, in order, unless each is to be a file. The network is known once
+    /// blocks are. An export that goes over the blocks `again` goes on with what it has written.
+    pub(super) fn folder_tables(&self, network: Option<Network>, again: bool) -> Option<Vec<FolderTable>> {
+        let InFolders { size, existing } = *self.in_folders.as_ref()?;
+        let table = |planned: &PlannedTable| {
+            let (table, form) = (planned.kind.table(), planned.form);
+            FolderTable {
+                folder: planned.out.clone(),
+                table,
+                form,
+                description: Description::new(table, form, network, size, self.from),
+                existing: if again { Existing::Append } else { existing },
+            }
+        };
+        Some(self.tables.iter().map(table).collect())
+    }
+}

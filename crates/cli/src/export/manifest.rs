@@ -1,0 +1,261 @@
+//! The manifest of a folder that holds a table in partitions: a file for each so many heights.
+//!
+//! It names only files that are complete. It is written anew after each of them, so what a killed
+//! export has left is a table up to some height.
+
+use crate::arguments::export::TableFormat;
+use crate::export::flat::Form;
+use crate::failure::Failure;
+use blockmill_block::{BlockHash, Network};
+use blockmill_blockfiles::NewFile;
+use blockmill_tables::batch::{Ids, Table};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+/// The name of the manifest.
+pub(crate) const NAME: &str = "blockmill.json";
+
+/// The form of the manifest that is written here.
+const VERSION: u32 = 1;
+
+/// Bytes of a manifest at most: of about a million partitions.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// Digits of a height in a name: so many that names sort as their heights do.
+const DIGITS: usize = 7;
+
+/// What the table of a folder is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Description {
+    table: String,
+    columns: Vec<String>,
+    format: String,
+    ids: String,
+    network: String,
+    blocks_per_partition: u32,
+    /// Height of the first block of the table.
+    from: u32,
+}
+
+/// A file that is complete.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Partition {
+    pub(crate) file: String,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    /// Of its last block.
+    pub(crate) hash: String,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What a folder holds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    version: u32,
+    #[serde(flatten)]
+    description: Description,
+    /// By height.
+    pub(crate) partitions: Vec<Partition>,
+}
+
+fn word_of(format: TableFormat) -> String {
+    let word = format.to_possible_value();
+    word.map_or_else(String::new, |word| word.get_name().to_owned())
+}
+
+impl Description {
+    pub(crate) fn new(table: &Table, form: Form, network: Option<Network>, size: u32, from: u32) -> Self {
+        Self {
+            table: table.name.to_owned(),
+            columns: table.columns.iter().map(|column| column.name.to_owned()).collect(),
+            format: word_of(form.format),
+            ids: match form.ids {
+                Ids::Hex => "hex".to_owned(),
+                Ids::Binary => "binary".to_owned(),
+            },
+            network: network.map(|network| network.to_string()).unwrap_or_default(),
+            blocks_per_partition: size,
+            from,
+        }
+    }
+
+    /// The heights of the partition with a height, up to `last`.
+    pub(crate) fn partition_at(&self, height: u32, last: u32) -> RangeInclusive<u32> {
+        let (begin, end) = self.aligned(height).into_inner();
+        begin.max(self.from)..=end.min(last)
+    }
+
+    /// The heights that a name stands for, of which a table may lack the first and the last.
+    fn aligned(&self, height: u32) -> RangeInclusive<u32> {
+        let size = self.blocks_per_partition.max(1);
+        let begin = height - height % size;
+        begin..=begin.saturating_add(size - 1)
+    }
+
+    /// The name of the file with a height.
+    pub(crate) fn name_at(&self, height: u32, ending: &str) -> String {
+        let (begin, end) = self.aligned(height).into_inner();
+        format!("{begin:0DIGITS$}-{end:0DIGITS$}.{ending}")
+    }
+
+    /// Says how a table that is there differs from this one, which goes on with it.
+    fn difference(&self, found: &Self) -> Option<String> {
+        let text = |name: &str, found: &str, own: &str| {
+            (found != own).then(|| format!("the {name} of the table there is {found}, not {own}"))
+        };
+        let number = |name: &str, found: u32, own: u32| text(name, &found.to_string(), &own.to_string());
+        let of_ids = || {
+            let option = match found.ids == "binary" {
+                true => "with --binary",
+                false => "without --binary",
+            };
+            text("form of ids", &found.ids, &self.ids).map(|text| format!("{text}: go on {option}"))
+        };
+        text("name", &found.table, &self.table)
+            .or_else(|| text("format", &found.format, &self.format))
+            .or_else(of_ids)
+            // It is known only once the blocks are.
+            .or_else(|| text("network", &found.network, &self.network).filter(|_| !self.network.is_empty()))
+            .or_else(|| {
+                let (found, own) = (found.blocks_per_partition, self.blocks_per_partition);
+                number("number of blocks of a partition", found, own)
+            })
+            .or_else(|| number("first height", found.from, self.from))
+            .or_else(|| {
+                let is_other = found.columns != self.columns;
+                is_other.then(|| "the table there has the columns of another version: make it anew".to_owned())
+            })
+    }
+}
+
+impl Manifest {
+    /// That of a folder without partitions.
+    pub(crate) fn new(description: Description) -> Self {
+        Self {
+            version: VERSION,
+            description,
+            partitions: Vec::new(),
+        }
+    }
+
+    /// That of a folder, if there is one.
+    pub(crate) fn read(folder: &Path) -> Result<Option<Self>, Failure> {
+        let path = folder.join(NAME);
+        let bytes = match read_bytes(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Failure::file(path)(error)),
+        };
+        let damaged = |why: &str| {
+            let advice = "remove the folder to begin anew";
+            Failure::Corrupt(format!("{}: no manifest of a table: {why}; {advice}", path.display()))
+        };
+        let manifest: Self = serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
+        match manifest.fault() {
+            None => Ok(Some(manifest)),
+            Some(fault) => Err(damaged(&fault)),
+        }
+    }
+
+    /// What is wrong with a manifest. Its names are those of the heights, so they lead nowhere else.
+    fn fault(&self) -> Option<String> {
+        let description = &self.description;
+        if self.version != VERSION {
+            return Some(format!("its version is {}, not {VERSION}", self.version));
+        }
+        if description.blocks_per_partition == 0 {
+            return Some("its partitions have no blocks".to_owned());
+        }
+        let Some(ending) = self.ending() else {
+            return Some(format!("{:?} is no format", description.format));
+        };
+        let mut least = description.from;
+        for partition in &self.partitions {
+            let Partition { file, from, to, .. } = partition;
+            let wanted = description.partition_at(*from, u32::MAX);
+            let is_sound = *from >= least
+                && wanted.start() == from
+                && wanted.contains(to)
+                && *file == description.name_at(*from, ending)
+                && partition.hash.parse::<BlockHash>().is_ok();
+            if !is_sound {
+                return Some(format!("{file:?} is no partition from height {from} to {to}"));
+            }
+            // A partition that ends with the last of all heights has none above it.
+            least = to.saturating_add(1);
+        }
+        None
+    }
+
+    fn ending(&self) -> Option<&'static str> {
+        Some(self.format()?.ending())
+    }
+
+    /// The form of the files, where there is such a format.
+    fn format(&self) -> Option<Form> {
+        let format = TableFormat::from_str(&self.description.format, false).ok()?;
+        Form::new(format, Ids::Hex).ok()
+    }
+
+    /// What a call need not say again: the format, the number of blocks of a partition, and the
+    /// height of the first block.
+    pub(crate) fn defaults(&self) -> (Option<TableFormat>, u32, u32) {
+        let Description {
+            blocks_per_partition,
+            from,
+            ..
+        } = self.description;
+        (self.format().map(|form| form.format), blocks_per_partition, from)
+    }
+
+    /// Refuses to go on with another table.
+    pub(crate) fn check(&self, wanted: &Description, folder: &Path) -> Result<(), Failure> {
+        let difference = wanted.difference(&self.description);
+        difference.map_or(Ok(()), |difference| {
+            let path = folder.join(NAME);
+            Err(Failure::Usage(format!("{}: {difference}", path.display())))
+        })
+    }
+
+    /// Adds a partition, in place of one with the same blocks.
+    pub(crate) fn put(&mut self, partition: Partition) {
+        let at = self.partitions.partition_point(|known| known.from < partition.from);
+        match self.partitions.get_mut(at) {
+            Some(known) if known.from == partition.from => *known = partition,
+            _ => self.partitions.insert(at, partition),
+        }
+    }
+
+    /// Makes it durable in place of the one before.
+    pub(crate) fn write(&self, folder: &Path) -> Result<(), Failure> {
+        let path = folder.join(NAME);
+        let mut file = NewFile::replacing(&path)?;
+        let mut text = serde_json::to_string_pretty(self).map_err(std::io::Error::from)?;
+        text.push('\n');
+        file.write_all(text.as_bytes()).map_err(Failure::file(&path))?;
+        file.complete()?;
+        Ok(())
+    }
+}
+
+/// The bytes of a file of reasonable length.
+fn read_bytes(path: &PathBuf) -> std::io::Result<Vec<u8>> {
+    // To open a pipe would wait for its writer.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::new(ErrorKind::InvalidData, "it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > BYTES_MAX {
+        true => Err(std::io::Error::new(
+            ErrorKind::InvalidData,
+            "it is too long for a manifest",
+        )),
+        false => Ok(bytes),
+    }
+}

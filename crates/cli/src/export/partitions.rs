@@ -1,0 +1,263 @@
+//! A table in a folder: a file for each so many heights, and a manifest.
+//!
+//! An export that goes on with a folder keeps the files whose last block is still on the chain, and
+//! makes the others anew: a last one that is not full, those above the fork of a reorganisation,
+//! those that are gone. What it leaves is what an export into a new folder leaves.
+
+use crate::arguments::Force;
+use crate::export::flat::{Form, Piece, Writer};
+use crate::export::manifest::{Description, Manifest, NAME, Partition};
+use crate::export::metadata::Origin;
+use crate::export::table::{Written, WrittenFiles};
+use crate::failure::Failure;
+use blockmill_blockfiles::FileError;
+use blockmill_chain::ChainBlocks;
+use blockmill_tables::batch::Table;
+use std::collections::HashSet;
+use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+/// What becomes of a table that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// It is refused.
+    Refuse,
+    /// It is removed.
+    Replace,
+    /// It goes on.
+    Append,
+}
+
+/// The table of a folder.
+#[derive(Debug)]
+pub(crate) struct FolderTable {
+    pub(crate) folder: PathBuf,
+    pub(crate) table: &'static Table,
+    pub(crate) form: Form,
+    pub(crate) description: Description,
+    pub(crate) existing: Existing,
+}
+
+/// The partitions of a table, one of which is being written.
+pub(crate) struct Partitions<'a> {
+    of: &'a FolderTable,
+    blocks: &'a ChainBlocks,
+    origin: &'a Origin,
+    manifest: Manifest,
+    /// Heights that the table is to have.
+    heights: RangeInclusive<u32>,
+    /// The first heights of partitions that need not be written.
+    kept: HashSet<u32>,
+    open: Option<OpenPartition>,
+    /// The number of those that were written.
+    made: u64,
+    /// Keeps other exports out.
+    _lock: File,
+}
+
+struct OpenPartition {
+    writer: Writer,
+    rows: u64,
+}
+
+/// Keeps other exports out of a folder, where its file system has locks.
+fn lock(folder: &Path) -> Result<File, Failure> {
+    let file = File::open(folder).map_err(Failure::file(folder))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(FileError::InUse {
+            path: folder.to_owned(),
+        }
+        .into()),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
+}
+
+fn remove(path: &Path) -> Result<(), Failure> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::file(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+impl FolderTable {
+    /// The table that is there, which this one goes on with or replaces.
+    pub(crate) fn read(&self) -> Result<Option<Manifest>, Failure> {
+        let found = Manifest::read(&self.folder)?;
+        match (&found, self.existing) {
+            (Some(_), Existing::Refuse) => {
+                let path = self.folder.join(NAME);
+                return Err(Failure::Usage(format!(
+                    "{}: there is a table already: --append goes on with it, --force replaces it",
+                    path.display()
+                )));
+            }
+            (Some(found), Existing::Append) => found.check(&self.description, &self.folder)?,
+            _ => {}
+        }
+        Ok(found)
+    }
+
+    fn name_at(&self, height: u32) -> String {
+        self.description.name_at(height, self.form.ending())
+    }
+
+    fn path_of(&self, file: &str) -> PathBuf {
+        self.folder.join(file)
+    }
+
+    /// Whether the file of a partition is there, as far as that shows without reading it.
+    fn has_file(&self, partition: &Partition) -> bool {
+        let found = std::fs::metadata(self.path_of(&partition.file));
+        found.is_ok_and(|found| found.is_file() && found.len() == partition.bytes)
+    }
+}
+
+impl<'a> Partitions<'a> {
+    /// Begins or goes on with the table of a folder, which is to have these heights of a chain.
+    pub(crate) fn open(
+        of: &'a FolderTable,
+        blocks: &'a ChainBlocks,
+        origin: &'a Origin,
+        heights: RangeInclusive<u32>,
+    ) -> Result<Self, Failure> {
+        std::fs::create_dir_all(&of.folder).map_err(Failure::file(&of.folder))?;
+        let lock = lock(&of.folder)?;
+        let found = of.read()?;
+        let mut partitions = Self {
+            of,
+            blocks,
+            origin,
+            manifest: Manifest::new(of.description.clone()),
+            heights,
+            kept: HashSet::new(),
+            open: None,
+            made: 0,
+            _lock: lock,
+        };
+        match found {
+            Some(found) if of.existing == Existing::Append => partitions.go_on_with(found)?,
+            Some(found) => {
+                // If this is killed, the manifest still names what is to be removed.
+                for partition in &found.partitions {
+                    remove(&of.path_of(&partition.file))?;
+                }
+            }
+            None if of.existing != Existing::Replace => partitions.check_free()?,
+            None => {}
+        }
+        partitions.manifest.write(&of.folder)?;
+        Ok(partitions)
+    }
+
+    /// Keeps what is still true of a table.
+    fn go_on_with(&mut self, found: Manifest) -> Result<(), Failure> {
+        let is_on_chain = |partition: &Partition| {
+            let hash = self.blocks.hash(partition.to);
+            hash.is_ok_and(|hash| hash.to_string() == partition.hash)
+        };
+        let (on_chain, off_chain): (Vec<_>, Vec<_>) = found.partitions.into_iter().partition(is_on_chain);
+        let last = *self.heights.end();
+        if let Some(above) = on_chain.iter().find(|partition| partition.to > last) {
+            return Err(Failure::Usage(format!(
+                "{}: the table there goes to height {} or above, and this export would end at height {last}",
+                self.of.path_of(NAME).display(),
+                above.to
+            )));
+        }
+        let (there, damaged): (Vec<_>, Vec<_>) =
+            on_chain.into_iter().partition(|partition| self.of.has_file(partition));
+        for partition in off_chain.iter().chain(&damaged) {
+            remove(&self.of.path_of(&partition.file))?;
+        }
+        for partition in there {
+            if self.of.description.partition_at(partition.from, last) == (partition.from..=partition.to) {
+                self.kept.insert(partition.from);
+            }
+            // One that is not full stays until it is replaced.
+            self.manifest.put(partition);
+        }
+        Ok(())
+    }
+
+    /// Refuses to write over files of which there is no manifest.
+    fn check_free(&self) -> Result<(), Failure> {
+        for heights in self.ranges() {
+            let path = self.of.path_of(&self.of.name_at(*heights.start()));
+            if std::fs::symlink_metadata(&path).is_ok() {
+                return Err(FileError::Exists { path }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The heights of each partition, in order.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = RangeInclusive<u32>> + use<'a> {
+        let (description, last) = (&self.of.description, *self.heights.end());
+        let mut next = Some(*self.heights.start());
+        std::iter::from_fn(move || {
+            let range = description.partition_at(next?, last);
+            next = range.end().checked_add(1).filter(|next| *next <= last);
+            Some(range)
+        })
+    }
+
+    /// Whether a partition is to be written.
+    pub(crate) fn wants(&self, heights: &RangeInclusive<u32>) -> bool {
+        !self.kept.contains(heights.start())
+    }
+
+    /// The partition that is being written, or the next one.
+    fn take_open(&mut self, heights: &RangeInclusive<u32>) -> Result<OpenPartition, Failure> {
+        if let Some(open) = self.open.take() {
+            return Ok(open);
+        }
+        let FolderTable { table, form, .. } = self.of;
+        let (from, to) = heights.clone().into_inner();
+        let metadata = self.origin.of_blocks(from, to, self.blocks.hash(to)?);
+        let path = self.of.path_of(&self.of.name_at(from));
+        // What has the name is a form of this partition that was not full.
+        let writer = Writer::open(table, *form, &path, Force::ALWAYS, &metadata)?;
+        Ok(OpenPartition { writer, rows: 0 })
+    }
+
+    /// Appends rows of a partition. They come in the order of heights.
+    pub(crate) fn add(&mut self, heights: &RangeInclusive<u32>, piece: Piece, rows: u64) -> Result<(), Failure> {
+        let open = self.take_open(heights)?;
+        let open = self.open.insert(open);
+        open.rows += rows;
+        open.writer.add(piece)
+    }
+
+    /// Gives a partition its name, and names it in the manifest. A partition may have no rows.
+    pub(crate) fn end(&mut self, heights: &RangeInclusive<u32>) -> Result<(), Failure> {
+        let open = self.take_open(heights)?;
+        let (from, to) = heights.clone().into_inner();
+        self.manifest.put(Partition {
+            file: self.of.name_at(from),
+            from,
+            to,
+            hash: self.blocks.hash(to)?.to_string(),
+            rows: open.rows,
+            bytes: open.writer.end()?.complete()?.unwrap_or_default(),
+        });
+        self.made += 1;
+        self.manifest.write(&self.of.folder)
+    }
+
+    /// What the folder has now.
+    pub(crate) fn written(&self) -> Written {
+        let partitions = &self.manifest.partitions;
+        Written {
+            row: self.of.table.row,
+            rows: partitions.iter().map(|partition| partition.rows).sum(),
+            out: self.of.folder.clone(),
+            bytes: Some(partitions.iter().map(|partition| partition.bytes).sum()),
+            files: Some(WrittenFiles {
+                all: partitions.len() as u64,
+                made: self.made,
+            }),
+        }
+    }
+}
