@@ -364,7 +364,7 @@ impl Batch {
             let _ = write!(line, "\"{name}\":");
             match cell {
                 None => line.extend(b"null"),
-                Some(Cell::Text(text)) if text.contains(|character| is_escaped(character)) => {
+                Some(Cell::Text(text)) if text.contains(is_escaped) => {
                     // A vector takes everything.
                     let _ = serde_json::to_writer(line, text);
                 }

@@ -1,8 +1,10 @@
 //! The arguments of `blockmill export`.
 
-use super::shared::{AtArgument, Force, OlderArgument, SetArguments};
+use super::shared::{AtArgument, Force, OlderArgument, chain_of};
 use super::values::{HexBytes, network, parse_hex};
+use crate::failure::Failure;
 use blockmill_block::Network;
+use blockmill_datadir::ChainId;
 #[cfg(feature = "descriptors")]
 use blockmill_descriptors::IndexRange;
 use blockmill_tables::batch::Ids;
@@ -10,8 +12,8 @@ use blockmill_tables::product::ProductKind;
 use clap::{Args, Subcommand, ValueEnum, value_parser};
 use std::path::PathBuf;
 
-/// Coins that `export hints` takes from the set at a time: 256 MiB.
-const HINT_COINS: &str = "33554432";
+/// Outputs that `export hints` gathers at a time: 256 MiB.
+const HINT_OUTPUTS: &str = "33554432";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExportCommand {
@@ -151,16 +153,55 @@ pub(crate) struct ExportCoinsArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportHintsArguments {
+    /// Data directory: its set, and the blocks that it was made from
+    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA", required_unless_present = "blocks")]
+    pub(crate) data: Option<PathBuf>,
+    /// Directories of blk*.dat files, or single block files, in which the blocks are looked for,
+    /// too; with rev*.dat files beside them, they need no data directory
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub(crate) blocks: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) set: SetArguments,
-    /// Coins that are taken from the set at a time, about; for tests
-    #[arg(long, value_name = "N", hide = true, default_value = HINT_COINS)]
-    pub(crate) coins_at_once: u64,
+    pub(crate) older: OlderArgument,
+    /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only without a data
+    /// directory
+    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK", value_parser = network())]
+    network: Option<Network>,
+    /// Challenge of a custom signet, in hex; implies --network signet
+    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
+    signet_challenge: Option<HexBytes>,
+    /// Which outputs are unspent after the block of this height [default: the tip]
+    #[arg(long, value_name = "HEIGHT")]
+    pub(crate) at: Option<u32>,
+    /// Outputs that are gathered at a time, about; for tests
+    #[arg(long, value_name = "N", hide = true, default_value = HINT_OUTPUTS)]
+    pub(crate) outputs_at_once: u64,
     /// The file to write, or - for standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
     pub(crate) force: Force,
+}
+
+impl ExportHintsArguments {
+    /// The chain that they name, if they name one.
+    pub(crate) fn chain(&self) -> Result<Option<ChainId>, Failure> {
+        chain_of(self.network, self.signet_challenge.as_ref())
+    }
+
+    /// The pass over block files that they ask for, where there is no data directory.
+    pub(crate) fn pass(&self) -> PassArguments {
+        PassArguments {
+            blocks: self.blocks.clone(),
+            data: None,
+            older: self.older,
+            network: self.network,
+            signet_challenge: self.signet_challenge.clone(),
+            from: None,
+            to: self.at,
+            out: self.out.clone(),
+            force: self.force,
+        }
+    }
 }
 
 /// The format of a table whose rows hold lists.

@@ -176,7 +176,7 @@ impl AtArgument {
 }
 
 /// Whether an older set will do.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OlderArgument {
     /// Where the end of the store is damaged or lost, take the older set that it still has
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! `export hints` beside the crate of the draft's authors, which reads the file, and a set that the
 //! tests made from the blocks.
 
+use crate::common::core_folder::made;
 use crate::common::own_set::OwnChain;
 use crate::common::{Run, Scratch, blockmill, connect, run, shared_data};
 use crate::export_blocks::blocks_of;
@@ -88,7 +89,7 @@ fn hints_are_the_unspent_outputs_of_each_block() {
         0 => number.to_string(),
         thousands => format!("{thousands},{:03}", number % 1000),
     };
-    let said = format!("{} hints of {BLOCKS} blocks, ", grouped(coins));
+    let said = format!("{} hints of {} blocks, ", grouped(coins), BLOCKS + 1);
     assert!(done.stdout.starts_with(&said), "{}", done.stdout);
     let whole = std::fs::read(&whole).unwrap();
     check(&whole, &chain.blocks, BLOCKS);
@@ -97,8 +98,8 @@ fn hints_are_the_unspent_outputs_of_each_block() {
         (&["--at", "1"], 1),
         (&["--at", "101"], 101),
         // Parts of the chain, down to single blocks.
-        (&["--coins-at-once", "1000"], BLOCKS),
-        (&["--coins-at-once", "0", "--at", "130"], 130),
+        (&["--outputs-at-once", "1000"], BLOCKS),
+        (&["--outputs-at-once", "0", "--at", "130"], 130),
     ]
     .into_iter()
     .enumerate()
@@ -117,6 +118,51 @@ fn hints_are_the_unspent_outputs_of_each_block() {
     let missing = scratch.join("missing");
     hints(&data, &missing, &[]).ends_with(3).says(&["height 1"]);
     assert!(!missing.exists());
+}
+
+/// Undo data says which outputs are spent, and which block has made each.
+#[test]
+fn block_files_with_undo_files_are_enough() {
+    let scratch = Scratch::new();
+    let (folder, chain) = made(&scratch);
+    let blocks = blocks_of(&chain);
+    let data = scratch.join("data");
+    let of_files = |name: &str, options: &[&str]| {
+        let mut command = blockmill();
+        command
+            .args(["export", "hints", "--network", "regtest", "--blocks"])
+            .arg(&folder);
+        run(command.args(options).arg("--out").arg(scratch.join(name)))
+    };
+    for (number, options) in [
+        &[][..],
+        &["--at", "1"],
+        &["--at", "100", "--outputs-at-once", "300"],
+        &["--outputs-at-once", "0"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let [own, other] = ["files", "data"].map(|from| format!("{from}-{number}"));
+        let done = of_files(&own, options).ends_with(0);
+        let of_data = hints(&data, &scratch.join(&other), options).ends_with(0);
+        assert_eq!(done.stdout.replace(&own, &other), of_data.stdout);
+        let [own, other] = [own, other].map(|name| std::fs::read(scratch.join(&name)).unwrap());
+        assert!(own == other, "{options:?}");
+    }
+    check(&std::fs::read(scratch.join("files-0")).unwrap(), &blocks, BLOCKS);
+    // Blocks of a data directory that lie elsewhere now.
+    std::fs::remove_dir_all(scratch.join("chain")).unwrap();
+    let moved = scratch.join("moved");
+    hints(&data, &moved, &["--blocks", folder.to_str().unwrap()]).ends_with(0);
+    assert!(std::fs::read(&moved).unwrap() == std::fs::read(scratch.join("files-0")).unwrap());
+    hints(&data, &scratch.join("other"), &["--network", "bitcoin"])
+        .ends_with(2)
+        .says(&["is of regtest, not of bitcoin"]);
+    // Without undo data there is no saying what is spent.
+    std::fs::remove_file(folder.join("rev00001.dat")).unwrap();
+    of_files("without", &["--at", "140"]).ends_with(3).says(&["undo"]);
+    assert!(!scratch.join("without").exists());
 }
 
 #[test]

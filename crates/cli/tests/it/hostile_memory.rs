@@ -25,6 +25,9 @@ const READER_THREAD: u64 = 64 * MIB;
 /// Of the index of the coin log.
 const BYTES_PER_COIN: u64 = 10;
 
+/// Of what `export hints` takes from the set.
+const HINT_BYTES_PER_COIN: u64 = 8;
+
 #[track_caller]
 fn check(name: &str, command: &mut Command, limit: u64) {
     check_peak(name, peak_memory(command), limit);
@@ -103,6 +106,18 @@ impl Snapshot {
         of_data(&["doctor"], None);
         of_data(&["snapshot", "dump"], Some(&self.scratch.join("dumped")));
         assert!(std::fs::read(self.scratch.join("dumped")).unwrap() == std::fs::read(&self.path).unwrap());
+        // No block has made these coins.
+        let out = self.scratch.join("hints");
+        let hints = || {
+            let mut command = blockmill();
+            command.args(["export", "hints", "--data"]).arg(&data);
+            command.arg("--out").arg(&out);
+            command
+        };
+        let limit_of_hints = limit + self.coins * HINT_BYTES_PER_COIN;
+        check_failing(&format!("{name}: hints"), &mut hints(), limit_of_hints);
+        run(&mut hints()).ends_with(3).says(&["height 1: of "]);
+        assert!(!out.exists());
         for &format in formats {
             let out = self.scratch.join(format);
             let out = out.to_str().unwrap();

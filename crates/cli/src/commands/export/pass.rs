@@ -12,6 +12,7 @@ use crate::signals;
 use crate::whole;
 use blockmill_block::Network;
 use blockmill_chain::{ChainBlocks, Wholeness};
+use blockmill_datadir::{ChainId, UtxoSet};
 use blockmill_tables::pass::RUN_BYTES;
 use serde_json::json;
 use std::ops::RangeInclusive;
@@ -137,19 +138,25 @@ fn open(
         return Ok((blocks.ok_or_else(stopped)?, chain_id.network));
     };
     let set = open_newest(data, arguments.older.reach(), cores())?;
+    check_chain(&set, data, chain_id)?;
+    let mut blocks = set.blocks()?;
+    match blocks.add_files(&arguments.blocks, stop, meter)? {
+        true => Ok((blocks, set.directory().chain_id().network)),
+        false => Err(stopped()),
+    }
+}
+
+/// Checks that the set of a data directory is of the chain that is asked for, if one is.
+pub(super) fn check_chain(set: &UtxoSet, data: &Path, asked: Option<ChainId>) -> Result<(), Failure> {
     let own = set.directory().chain_id();
-    if let Some(asked) = chain_id.filter(|asked| asked != own) {
-        return Err(Failure::Usage(format!(
+    match asked.filter(|asked| asked != own) {
+        Some(asked) => Err(Failure::Usage(format!(
             "{} is of {}, not of {}",
             data.display(),
             own.text(),
             asked.text()
-        )));
-    }
-    let mut blocks = set.blocks()?;
-    match blocks.add_files(&arguments.blocks, stop, meter)? {
-        true => Ok((blocks, own.network)),
-        false => Err(stopped()),
+        ))),
+        None => Ok(()),
     }
 }
 
