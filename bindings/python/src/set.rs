@@ -21,6 +21,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+/// A number of coins, and their sum in satoshi.
+type Sum = (u64, i128);
+
 /// The scripts that texts stand for: each with the numbers of the texts.
 fn scripts(texts: &[String], last_index: u32, chain_id: &ChainId) -> Result<HashMap<Vec<u8>, Vec<usize>>, Fault> {
     let mut scripts: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
@@ -172,10 +175,10 @@ impl Set {
         texts: Vec<String>,
         last_index: u32,
         hear: &Bound<'_, PyAny>,
-    ) -> PyResult<(Vec<(u64, i128)>, (u64, i128))> {
+    ) -> PyResult<(Vec<Sum>, Sum)> {
         self.process.check()?;
         let opened = &self.opened;
-        Ok(run(py, hear, |stop, observer| {
+        run(py, hear, |stop, observer| {
             let scripts = scripts(&texts, last_index, &opened.chain_id)?;
             let set = opened.set(stop, observer)?;
             let convert = |mut batch: Batch| {
@@ -188,7 +191,7 @@ impl Set {
             let mut sums = vec![(0, 0); texts.len()];
             let mut all = (0, 0);
             // A damaged set may have amounts whose sum has more than 64 bits.
-            let add = |(coins, satoshi): &mut (u64, i128), of_coin: i64| {
+            let add = |(coins, satoshi): &mut Sum, of_coin: i64| {
                 *coins += 1;
                 *satoshi += i128::from(of_coin);
             };
@@ -202,7 +205,7 @@ impl Set {
                 Ok(())
             })?;
             Ok::<_, Fault>((sums, all))
-        })?)
+        })
     }
 
     /// The figures of the set as a dictionary.
@@ -269,10 +272,10 @@ impl Set {
             may_be_partial: false,
             is_alone: false,
         };
-        Ok(run(py, hear, |stop, observer| {
+        run(py, hear, |stop, observer| {
             let chain = opened.chain(stop, observer)?;
             rows(chain, opened.chain_id.network, &wanted)
-        })?)
+        })
     }
 
     /// What has happened to the chain since a block, as events.

@@ -98,6 +98,9 @@ impl Event {
     }
 
     /// Appends the event as a line of JSON.
+    ///
+    /// # Errors
+    /// None: the result is that of a writer, and a vector takes everything.
     pub fn write_line(&self, lines: &mut Vec<u8>) -> io::Result<()> {
         serde_json::to_writer(&mut *lines, self)?;
         lines.push(b'\n');
@@ -105,6 +108,9 @@ impl Event {
     }
 
     /// The event as a line of JSON.
+    ///
+    /// # Errors
+    /// As [`write_line`](Self::write_line).
     pub fn line(&self) -> io::Result<Vec<u8>> {
         let mut line = Vec::new();
         self.write_line(&mut line)?;
