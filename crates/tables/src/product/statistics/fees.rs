@@ -87,7 +87,7 @@ mod tests {
         // A tenth of the weight pays 10, a half 20, three quarters 30, nine tenths 40.
         let shares = [(40i64, 6i64), (50, 4), (10, 4), (20, 16), (30, 10)];
         let shares = shares.map(|(rate, weight)| (rate * weight / 4, weight.cast_unsigned()));
-        check(&shares, 75, (10, 80), [10, 20, 20, 30, 40]);
+        check(&shares, 60, (10, 80), [10, 20, 20, 30, 40]);
         // Less than a satoshi for a virtual byte.
         check(&[(3, 16)], 3, (3, 3), [0; 5]);
     }

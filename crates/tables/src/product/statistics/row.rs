@@ -206,3 +206,50 @@ impl StatisticsRow {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockmill_block::Network;
+    use blockmill_rules::Params;
+
+    const REWARD: i64 = 50 * COIN;
+
+    #[track_caller]
+    fn check(height: u32, hash: BlockHash, sums: &Sums, [genesis, bip30, unclaimed]: [i64; 3]) {
+        let chain = OfChain {
+            params: Params::new(Network::Bitcoin, None),
+            times: Vec::new(),
+        };
+        let of = OfBlock {
+            network: Network::Bitcoin,
+            height,
+            hash,
+            time: Time(0),
+        };
+        let found = Unspendables::of(&chain, &of, sums).unwrap();
+        assert_eq!((found.genesis_block, found.bip30), (genesis, bip30));
+        assert_eq!(found.unclaimed_rewards, i128::from(unclaimed));
+        assert_eq!(found.all, i128::from(genesis + bip30 + unclaimed) + sums.scripts);
+    }
+
+    #[test]
+    fn coinbases_that_make_no_coins() {
+        let none = Sums::default();
+        let other = BlockHash([7; 32]);
+        check(0, other, &none, [REWARD, 0, 0]);
+        for (height, hash) in Params::new(Network::Bitcoin, None).bip30_overwritten {
+            check(*height, *hash, &none, [0, REWARD, 0]);
+            check(*height, other, &none, [0, 0, REWARD]);
+        }
+        // The blocks that repeat them make coins as any other.
+        let sums = Sums {
+            coinbase: i128::from(REWARD) - 5,
+            scripts: 3,
+            ..Sums::default()
+        };
+        for (height, hash) in Params::new(Network::Bitcoin, None).bip30_exceptions {
+            check(*height, *hash, &sums, [0, 0, 2]);
+        }
+    }
+}
