@@ -226,6 +226,7 @@ mod tests {
             height,
             hash,
             time: Time(0),
+            file: None,
         };
         let found = Unspendables::of(&chain, &of, sums).unwrap();
         assert_eq!((found.genesis_block, found.bip30), (genesis, bip30));
