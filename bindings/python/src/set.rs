@@ -191,15 +191,15 @@ impl Set {
             let mut sums = vec![(0, 0); texts.len()];
             let mut all = (0, 0);
             // A damaged set may have amounts whose sum has more than 64 bits.
-            let add = |(coins, satoshi): &mut Sum, of_coin: i64| {
-                *coins += 1;
-                *satoshi += i128::from(of_coin);
+            let add = |sum: &mut Sum, of_coin: i128| {
+                sum.0 += 1;
+                sum.1 += of_coin;
             };
             set.for_each_batch(&convert, &mut |batch| {
                 for (_, coin) in batch {
-                    add(&mut all, coin.value);
+                    add(&mut all, coin.value.into());
                     for &number in scripts.get(&*coin.script_pubkey).into_iter().flatten() {
-                        add(&mut sums[number], coin.value);
+                        add(&mut sums[number], coin.value.into());
                     }
                 }
                 Ok(())

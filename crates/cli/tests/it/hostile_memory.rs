@@ -16,6 +16,21 @@ use std::process::Command;
 const MIB: u64 = 1 << 20;
 
 /// Lines of JSON are written as those of CSV are.
+/// Coins in CSV without the times of their blocks.
+fn without_times(csv: &[u8]) -> Vec<u8> {
+    let (head, rows) = std::str::from_utf8(csv).unwrap().split_once('\n').unwrap();
+    let at = head.split(',').position(|name| name == "block_time").unwrap();
+    let mut without = format!("{head}\n");
+    for row in rows.lines() {
+        let fields: Vec<&str> = row.splitn(at + 2, ',').collect();
+        without += &fields[..at].join(",");
+        without += ",,";
+        without += fields[at + 1];
+        without.push('\n');
+    }
+    without.into_bytes()
+}
+
 const FORMATS: [&str; 3] = ["csv", "parquet", "sqlite"];
 
 /// What docs/trust.md states for commands without `--dbcache`, and for each thread of them.
@@ -128,7 +143,8 @@ impl Snapshot {
             let mut command = blockmill();
             command.args(words).arg("--snapshot").arg(&self.path);
             check(&format!("{name}: {words:?} --snapshot"), &mut command, limit);
-            assert!(format != "csv" || std::fs::read(out).unwrap() == of_set);
+            // A snapshot does not have the times of blocks.
+            assert!(format != "csv" || std::fs::read(out).unwrap() == without_times(&of_set));
             std::fs::remove_file(out).unwrap();
         }
     }
