@@ -1,8 +1,8 @@
 //! Figures of the set of coins after each block, as Core's `gettxoutsetinfo` gives them with an
 //! index, and those of the block itself, as `getblockstats` does.
 //!
-//! Threads make the figures of runs of blocks, and what each block changes in the set. The sums over
-//! all blocks below are made in the order of blocks.
+//! Threads make the figures of runs of blocks, and what each block changes in the set. The sums
+//! over all blocks below are made in the order of blocks.
 
 mod amounts;
 mod coins;
