@@ -110,7 +110,7 @@ impl MuHashChange {
             left_before.push(left.clone());
             left.multiply(&change.left.0);
         }
-        let mut inverse = left.invert();
+        let mut inverse = inverse::inverse(&left);
         // From the last change to the first, `inverse` is that of what has left up to it.
         let mut quotients = Vec::with_capacity(changes.len());
         for (change, before) in changes.iter().zip(left_before).rev() {

@@ -172,3 +172,36 @@ pub(super) fn inverse(number: &Number) -> Number {
     }
     unsigned(d, f[LIMBS - 1] < 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::number::BYTES;
+    use super::super::number::tests::{number, product};
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_at_the_modulus() {
+        let zero = [0; BYTES];
+        let mut number = Number {
+            limbs: [u64::MAX; LIMBS_64],
+        };
+        number.limbs[0] -= PRIME_DIFFERENCE - 1;
+        // The modulus, which is zero.
+        assert_eq!(inverse(&number).to_bytes(), zero);
+        // Minus one.
+        number.limbs[0] -= 1;
+        assert_eq!(inverse(&number), number);
+        assert_eq!(inverse(&Number::ONE).to_bytes(), Number::ONE.to_bytes());
+        let none = Number { limbs: [0; LIMBS_64] };
+        assert_eq!(inverse(&none).to_bytes(), zero);
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_times_its_inverse_is_one(number in number()) {
+            prop_assume!(number.to_bytes() != [0; BYTES]);
+            prop_assert_eq!(product(&number, &inverse(&number)), Number::ONE.to_bytes());
+        }
+    }
+}
