@@ -228,8 +228,8 @@ impl Tile {
         self.high[column] = _mm512_madd52hi_epu64(self.high[column], left, right);
     }
 
-    /// The tile of the columns from `start` on. All loops over columns have bounds that the compiler
-    /// knows, so that the sums stay in registers.
+    /// The tile of the columns from `start` on. All loops over columns have bounds that the
+    /// compiler knows, so that the sums stay in registers.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn new(left: &Lanes, right: &Lanes, start: usize) -> Self {

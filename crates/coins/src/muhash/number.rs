@@ -1,7 +1,7 @@
 //! Numbers modulo 2^3072 - 1,103,717.
 //!
-//! A product of two is made of nine products of a quarter of the length (Karatsuba and Ofman, 1962),
-//! each in the way of a school: a loop of that length is one that the compiler unrolls.
+//! A product of two is made of nine products of a quarter of the length (Karatsuba and Ofman,
+//! 1962), each in the way of a school: a loop of that length is one that the compiler unrolls.
 
 pub(super) const LIMBS: usize = 48;
 pub(super) const BYTES: usize = LIMBS * 8;
