@@ -63,7 +63,9 @@ pub(crate) fn rows(blocks: &Arc<ChainBlocks>, network: Network, wanted: &Wanted)
         )));
     }
     let schema = Arc::new(schema_of(wanted.kind.table().columns, wanted.ids));
-    Ok(Rows::new(BlockRows {
+    // Those that were asked for are read, or an error says why not.
+    let left_out = if wanted.last.is_none() { tip - last } else { 0 };
+    let rows = Rows::new(BlockRows {
         blocks: Arc::clone(blocks),
         network,
         kind: wanted.kind,
@@ -73,7 +75,8 @@ pub(crate) fn rows(blocks: &Arc<ChainBlocks>, network: Network, wanted: &Wanted)
         threads: wanted.threads,
         may_be_partial: wanted.may_be_partial,
         is_alone: wanted.is_alone,
-    }))
+    });
+    Ok(rows.without_blocks(left_out))
 }
 
 impl BlockRows {

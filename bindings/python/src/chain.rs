@@ -2,6 +2,7 @@
 
 use crate::arguments::{ids, threads};
 use crate::blocks::{Wanted, kind_of, rows};
+use crate::process::Process;
 use crate::reports::usage;
 use crate::table::Rows;
 use blockmill_block::Network;
@@ -26,6 +27,7 @@ pub(crate) struct Chain {
     pub(crate) blocks: Arc<ChainBlocks>,
     pub(crate) network: String,
     pub(crate) challenge: Option<Vec<u8>>,
+    process: Process,
     /// As [`ChainBlocks::to_bytes`] writes it, made when it is wanted first.
     bytes: OnceLock<Vec<u8>>,
 }
@@ -36,6 +38,7 @@ impl Chain {
             blocks: Arc::new(blocks),
             network,
             challenge,
+            process: Process::this(),
             bytes: OnceLock::new(),
         }
     }
@@ -94,6 +97,7 @@ impl Chain {
         may_be_partial: bool,
         is_alone: bool,
     ) -> PyResult<Rows> {
+        self.process.check()?;
         let network: Network = self.network.parse().map_err(|why| usage(format!("network: {why}")))?;
         let wanted = Wanted {
             kind: kind_of(name)?,

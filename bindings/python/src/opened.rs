@@ -1,9 +1,10 @@
 //! A data directory that was opened, whose set is that after one block, whatever comes.
 
 use crate::fault::Fault;
+use blockmill_block::BlockHash;
 use blockmill_chain::{ChainBlocks, Observer};
 use blockmill_coins::Tip;
-use blockmill_datadir::{ChainId, CoinLookup, DataDir, Earlier, Reach, UtxoSet};
+use blockmill_datadir::{ChainId, CoinLookup, DataDir, Earlier, PastError, Reach, UtxoSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -38,6 +39,18 @@ impl Opened {
             height: self.tip.height,
             sources: &self.blocks,
         }
+    }
+
+    /// Checks that a height is one of this set's chain, which a newer set still has.
+    pub(crate) fn check_reach(&self, newest: &CoinLookup, height: u32) -> Result<(), Fault> {
+        if height > self.tip.height {
+            let tip = self.tip.height;
+            return Err(PastError::AboveTip { height, tip }.into());
+        }
+        let height = self.tip.height;
+        let hash = newest.directory().blocks(&newest.tip())?.hash(height);
+        let hash = hash.unwrap_or(BlockHash::ZERO);
+        self.check_tip(&Tip { height, hash })
     }
 
     /// Checks that the chain still has the block.

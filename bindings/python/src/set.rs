@@ -113,6 +113,7 @@ impl Set {
         let opened = &self.opened;
         let lookup = run(py, hear, |stop, observer| {
             let lookup = CoinLookup::open_with(&opened.path, opened.reach)?;
+            opened.check_reach(&lookup, height)?;
             let sources = &opened.blocks;
             let earlier = Earlier { height, sources };
             Ok::<_, Fault>(lookup.at(earlier, opened.threads, stop, observer)?)

@@ -1,10 +1,11 @@
 //! Work on a thread of its own, whose pieces another thread takes one after the other.
 //!
-//! Few pieces wait to be taken, so a taker that takes its time bounds the memory. The work ends when
-//! the taker is gone. While the taker waits it looks for signals, if it is the thread that asked for
-//! the work: another thread may be one whose caller holds the interpreter's lock.
+//! Few pieces wait to be taken, so a taker that takes its time bounds the memory. The work ends
+//! when the taker is gone. While the taker waits it looks for signals, if it is the thread that
+//! asked for the work: another thread may be one whose caller holds the interpreter's lock.
 
 use crate::fault::Fault;
+use crate::process::Process;
 use pyo3::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,12 +37,13 @@ pub(crate) struct Pieces<T> {
     state: State<T>,
     stop: Arc<AtomicBool>,
     asked_by: ThreadId,
+    process: Process,
 }
 
 /// Why there is no piece.
 pub(crate) enum Missing {
     Fault(Fault),
-    /// What a signal has raised.
+    /// What Python raises: for a signal, or after a fork.
     Signal(PyErr),
 }
 
@@ -51,6 +53,7 @@ impl<T: Send + 'static> Pieces<T> {
             state: State::New(work),
             stop: Arc::new(AtomicBool::new(false)),
             asked_by: thread::current().id(),
+            process: Process::this(),
         }
     }
 
@@ -77,6 +80,9 @@ impl<T: Send + 'static> Pieces<T> {
     /// The next piece; none at the end. `is_attached` says that this thread is known to hold the
     /// interpreter's lock.
     pub(crate) fn next(&mut self, is_attached: bool) -> Option<Result<T, Missing>> {
+        if let Err(raised) = self.process.check() {
+            return Some(Err(Missing::Signal(raised)));
+        }
         if let State::New(_) = self.state
             && let State::New(work) = std::mem::replace(&mut self.state, State::Ended)
             && let Err(fault) = self.start(work)
@@ -137,6 +143,6 @@ fn receive<T: Send>(pieces: &mut Receiver<Result<T, Fault>>) -> PyResult<Receive
         let pieces = &mut *pieces;
         Ok(py.detach(move || pieces.recv_timeout(STEP)))
     });
-    // Python ends: nobody can raise anything.
-    attached.unwrap_or(Ok(Err(RecvTimeoutError::Disconnected)))
+    // Python ends, and what is not whole must not look so.
+    attached.unwrap_or_else(|| Ok(Ok(Err(Fault::Inner("the interpreter ends".to_owned())))))
 }

@@ -63,14 +63,23 @@ pub(crate) struct Rows {
     source: Arc<dyn Source>,
     process: Process,
     raised: Raised,
+    /// Blocks at the end of the chain that are left out, since they have no undo data yet.
+    #[pyo3(get)]
+    without_undo: u32,
 }
 
 impl Rows {
+    /// The same rows, without the last blocks of a chain.
+    pub(crate) fn without_blocks(self, without_undo: u32) -> Self {
+        Self { without_undo, ..self }
+    }
+
     pub(crate) fn new(source: impl Source + 'static) -> Self {
         Self {
             source: Arc::new(source),
             process: Process::this(),
             raised: Raised::default(),
+            without_undo: 0,
         }
     }
 }

@@ -131,6 +131,8 @@ def test_the_set_as_it_was(data: Data) -> None:
     spent = earlier.coins().to_arrow().to_pylist()
     gone = next(row for row in spent if utxos.coin(row["txid"], row["vout"]) is None)
     assert earlier.coin(gone["txid"], gone["vout"]) is not None
+    with pytest.raises(blockmill.UsageError, match="height 121 is above it"):
+        earlier.at(121)
     assert earlier.transactions().to_arrow().num_rows < utxos.transactions().to_arrow().num_rows
 
 
@@ -306,6 +308,21 @@ def test_a_fork_is_refused_and_a_spawned_process_works(data: Data) -> None:
             assert "fork" in found and "spawn" in found
     again = pickle.loads(pickle.dumps(utxos.at(120)))
     assert (again.height, again.tip) == (120, utxos.at(120).tip)
+
+
+def test_a_stream_that_was_begun_is_refused_after_a_fork(data: Data) -> None:
+    batches = blockmill.open(data.folder).outputs().batches()
+    next(batches)
+    child = os.fork()
+    if child == 0:
+        # It must not run what comes after this test.
+        try:
+            next(batches)
+        except blockmill.UsageError:
+            os._exit(7)
+        finally:
+            os._exit(8)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 INTERRUPTED = """

@@ -76,6 +76,9 @@ class Rows:
     @property
     def columns(self) -> list[str]:
         """Names of the columns."""
+    @property
+    def without_undo(self) -> int:
+        """Blocks at the end of the chain that are left out, since they have no undo data yet."""
     def schema(self) -> object:
         """The schema, as a capsule."""
     def stream(self) -> object:

@@ -89,7 +89,7 @@ def _whole_rows(
     import pyarrow
 
     threads = max(threads, get_worker().state.nthreads)
-    rows = Table(table, chain.table(table, 0, None, binary, threads, False, False))
+    rows = Table(table, chain.table(table, 0, chain.height, binary, threads, False, False))
     look = stop_if_cancelled(name)
     schema = pyarrow.schema(rows)
     waiting: list[pyarrow.RecordBatch] = []

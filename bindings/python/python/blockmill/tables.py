@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from ._blockmill import Chain, Events, IncompleteError, Rows, Set, UsageError, index_chain, open_set
-from ._shared import OnProgress, PathLike, Paths, hear_with, path_text, path_texts
+from ._shared import OnProgress, PathLike, Paths, hear_with, log, path_text, path_texts
 
 if TYPE_CHECKING:
     import pandas
@@ -175,7 +175,8 @@ class Feed:
 
 
 class _BlockTables:
-    """Tables of blocks: of heights `first` to `last`, both included, to the tip if it is None.
+    """Tables of blocks: of heights `first` to `last`, both included. If `last` is None they go to the
+    tip, or to the last block with undo data, and the log says so.
 
     `binary` gives ids as the 32 bytes that their hex stands for.
     """
@@ -185,7 +186,11 @@ class _BlockTables:
 
     def table(self, name: str, *, first: int = 0, last: int | None = None, binary: bool = False) -> Table:
         """The table of this name, as `blockmill export` has it."""
-        return Table(name, self._table(name, first, last, binary))
+        rows = self._table(name, first, last, binary)
+        if rows.without_undo:
+            # As where a node is writing.
+            log.warning("the undo files have nothing yet for the last %d blocks: left out", rows.without_undo)
+        return Table(name, rows)
 
     def transactions(self, *, first: int = 0, last: int | None = None, binary: bool = False) -> Table:
         """A row for each transaction: sizes, weight, fee, numbers of inputs and outputs."""

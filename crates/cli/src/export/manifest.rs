@@ -232,6 +232,13 @@ impl Manifest {
         }
     }
 
+    /// Takes out the partition that begins with a height. Returns whether there was one.
+    pub(crate) fn take(&mut self, from: u32) -> bool {
+        let before = self.partitions.len();
+        self.partitions.retain(|partition| partition.from != from);
+        self.partitions.len() < before
+    }
+
     /// Makes it durable in place of the one before.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), Failure> {
         let path = folder.join(NAME);

@@ -19,6 +19,10 @@ use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+/// Blocks that a reorganisation takes off a chain, at most: as many as a node that prunes keeps
+/// (Core's `MIN_BLOCKS_TO_KEEP`).
+const DEPTH_MAX: u32 = 288;
+
 /// What becomes of a table that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Existing {
@@ -171,19 +175,46 @@ impl<'a> Partitions<'a> {
                 above.to
             )));
         }
+        self.check_depth(&on_chain, &off_chain)?;
         let (there, damaged): (Vec<_>, Vec<_>) =
             on_chain.into_iter().partition(|partition| self.of.has_file(partition));
         for partition in off_chain.iter().chain(&damaged) {
             remove(&self.of.path_of(&partition.file))?;
         }
+        // Blocks that are known to have been there may be hidden in others: all are read again.
+        let tip = self.blocks.height();
+        let is_short = off_chain.iter().any(|partition| partition.to > tip);
         for partition in there {
-            if self.of.description.partition_at(partition.from, last) == (partition.from..=partition.to) {
+            if !is_short && self.of.description.partition_at(partition.from, last) == (partition.from..=partition.to) {
                 self.kept.insert(partition.from);
             }
             // One that is not full stays until it is replaced.
             self.manifest.put(partition);
         }
         Ok(())
+    }
+
+    /// Refuses to remove what no reorganisation takes away: the table is that of another chain, or
+    /// this one lacks its last blocks.
+    fn check_depth(&self, on_chain: &[Partition], off_chain: &[Partition]) -> Result<(), Failure> {
+        let (Some(first), Some(last)) = (off_chain.first(), off_chain.last()) else {
+            return Ok(());
+        };
+        let tip = self.blocks.height();
+        let depth = (last.to - first.to).max(first.to.saturating_sub(tip));
+        if depth <= DEPTH_MAX {
+            return Ok(());
+        }
+        let common = on_chain.last().map_or_else(
+            || "has no block of it at the end of a file".to_owned(),
+            |common| format!("has its block at height {}, and then others or none", common.to),
+        );
+        Err(Failure::Usage(format!(
+            "{}: the table there goes to height {}, and the chain, which ends at height {tip}, {common}: that is no \
+             reorganisation; nothing was removed, and --force makes the table anew",
+            self.of.path_of(NAME).display(),
+            last.to
+        )))
     }
 
     /// Refuses to write over files of which there is no manifest.
@@ -222,7 +253,11 @@ impl<'a> Partitions<'a> {
         let (from, to) = heights.clone().into_inner();
         let metadata = self.origin.of_blocks(from, to, self.blocks.hash(to)?);
         let path = self.of.path_of(&self.of.name_at(from));
-        // What has the name is a form of this partition that was not full.
+        // What has the name is a form of this partition that was not full. It is not named while
+        // that changes.
+        if self.manifest.take(from) {
+            self.manifest.write(&self.of.folder)?;
+        }
         let writer = Writer::open(table, *form, &path, Force::ALWAYS, &metadata)?;
         Ok(OpenPartition { writer, rows: 0 })
     }

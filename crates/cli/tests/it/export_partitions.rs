@@ -319,6 +319,50 @@ fn what_is_above_the_tip_goes_away() {
     check_same(&out, &fresh);
 }
 
+/// Neither a chain that lacks many blocks nor another one takes a table away.
+#[test]
+fn another_chain_removes_nothing() {
+    let scratch = Scratch::new();
+    let chains = ["7", "8"].map(|seed| {
+        let chain = scratch.join(seed);
+        let mut generate = generate_command(&chain, "utxo", 420);
+        run(generate.args(["--coins", "100", "--inputs", "2", "--seed", seed])).ends_with(0);
+        chain
+    });
+    let connected = |name: &str, chain: &Path, to: &str| {
+        let data = scratch.join(name);
+        run(connect(chain, &data, "regtest").args(["--stop-at-height", to])).ends_with(0);
+        data
+    };
+    let out = scratch.join("out");
+    let export = |data: &Path, more: &[&str]| {
+        let mut command = blockmill();
+        command.args(["export", "outputs", "--partition", "50", "--format", "jsonl", "--data"]);
+        run(command.arg(data).arg("--out").arg(&out).args(more))
+    };
+    let whole = connected("whole", &chains[0], "420");
+    export(&whole, &[]).ends_with(0);
+    let expected = contents(&out);
+    assert_eq!(expected.len(), 10);
+    for (name, chain, to) in [
+        ("short", &chains[0], "100"),
+        ("other", &chains[1], "420"),
+        ("begun", &chains[0], "20"),
+    ] {
+        let data = connected(name, chain, to);
+        export(&data, &["--append"])
+            .ends_with(2)
+            .says(&["that is no reorganisation", "nothing was removed"]);
+        assert!(contents(&out) == expected, "{name}");
+    }
+    // As many blocks as a reorganisation may take away.
+    let shorter = connected("shorter", &chains[0], "200");
+    export(&shorter, &["--append"]).ends_with(0);
+    assert_eq!(named(&out).len(), 5);
+    export(&whole, &["--append"]).ends_with(0);
+    assert!(contents(&out) == expected);
+}
+
 /// Stopped or killed in the middle, it leaves whole files alone, and a later call goes on.
 #[test]
 fn a_signal_in_the_middle_costs_one_partition() {

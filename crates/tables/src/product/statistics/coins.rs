@@ -67,7 +67,7 @@ impl Coins {
                     continue;
                 }
                 // Undo data of an old Core has height 0 where it does not know.
-                self.is_known &= coin.height > 0;
+                self.is_known &= (1..=of.height).contains(&coin.height);
                 let time = chain.times.get(coin.height as usize).filter(|_| coin.height > 0);
                 self.satoshi_seconds = self.satoshi_seconds.zip(time).map(|(sum, &time)| {
                     let seconds = i128::from(of.time.0) - i128::from(time);
