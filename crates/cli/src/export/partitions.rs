@@ -201,7 +201,7 @@ impl<'a> Partitions<'a> {
             return Ok(());
         };
         let tip = self.blocks.height();
-        let depth = (last.to - first.to).max(first.to.saturating_sub(tip));
+        let depth = (last.to - first.to).max(last.to.saturating_sub(tip));
         if depth <= DEPTH_MAX {
             return Ok(());
         }
