@@ -6,7 +6,7 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run build-tests test without-kernel backends python python-modules build install dist features examples page deps kernel-deps arm64-deps fetch outside models arm64 macos-check memcheck one-core fuzz lint doc bench clean
+.PHONY: help run test without-kernel backends python python-modules build install dist features examples page deps kernel-deps arm64-deps fetch outside models arm64 macos-check memcheck one-core fuzz lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build what 'blockmill demo' needs, run it"
@@ -75,10 +75,8 @@ python: deps fetch
 		BLOCKMILL_CHAINS=$(CURDIR)/$(PYTHON_CHAINS) BLOCKMILL_COMMAND=$(CURDIR)/target/release/blockmill $(PYTHON_ENV)/bin/python -m pytest -q -p no:cacheprovider bindings/python; \
 	fi
 
-build-tests: kernel-deps fetch
+test: kernel-deps fetch python-modules
 	$(CARGO) test --release $(TESTS) --no-run $(CARGO_FLAGS)
-
-test: build-tests python-modules
 	$(if $(filter --workspace blockmill-cli,$(TESTS)),./target/release/blockmill demo)
 	@mkdir -p target && rm -f target/test.status
 	@{ $(CARGO) test --release $(TESTS) $(CARGO_FLAGS) -- --show-output 2>&1; status=$$?; \
