@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 use blockmill_block::Network;
 use blockmill_chain::ChainBlocks;
 use blockmill_tables::batch::{Batch, Ids, schema_of};
-use blockmill_tables::pass::{Completers, Made, Makers, RUN_BYTES};
+use blockmill_tables::pass::{Completers, Made, Makers, RUN_BYTES, heights};
 use blockmill_tables::product::ProductKind;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -42,34 +42,23 @@ pub(crate) struct Wanted {
 
 /// The table with this name.
 pub(crate) fn kind_of(name: &str) -> Result<ProductKind, Fault> {
-    let found = ProductKind::ALL.iter().find(|kind| kind.table().name == name);
-    found
-        .copied()
-        .ok_or_else(|| Fault::Usage(format!("there is no table {name:?}")))
+    ProductKind::of_name(name).ok_or_else(|| Fault::Usage(format!("there is no table {name:?}")))
 }
 
 /// A table of the blocks of a chain.
 pub(crate) fn rows(blocks: &Arc<ChainBlocks>, network: Network, wanted: &Wanted) -> Result<Rows, Fault> {
-    let (first, tip) = (wanted.first, blocks.height());
-    let last = match wanted.last {
-        Some(last) => last,
-        // The first block has no undo data, and needs none.
-        None if first < tip => blocks.last_with_undo(first.max(1)..=tip),
-        None => tip,
-    };
-    if first > last.min(tip) || last > tip {
-        return Err(Fault::Usage(format!(
-            "there are no blocks from height {first} to {last}: the chain has heights 0 to {tip}"
-        )));
-    }
-    let schema = Arc::new(schema_of(wanted.kind.table().columns, wanted.ids));
+    let heights = heights(blocks, wanted.first, wanted.last).map_err(|error| Fault::Usage(error.to_string()))?;
     // Those that were asked for are read, or an error says why not.
-    let left_out = if wanted.last.is_none() { tip - last } else { 0 };
+    let left_out = match wanted.last {
+        Some(_) => 0,
+        None => blocks.height() - heights.end(),
+    };
+    let schema = Arc::new(schema_of(wanted.kind.table().columns, wanted.ids));
     let rows = Rows::new(BlockRows {
         blocks: Arc::clone(blocks),
         network,
         kind: wanted.kind,
-        heights: first..=last,
+        heights,
         ids: wanted.ids,
         schema,
         threads: wanted.threads,

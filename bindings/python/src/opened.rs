@@ -18,7 +18,7 @@ pub(crate) struct Opened {
     pub(crate) threads: usize,
     pub(crate) chain_id: ChainId,
     pub(crate) tip: Tip,
-    pub(crate) lookup: OnceLock<CoinLookup>,
+    pub(crate) lookup: CoinLookup,
     pub(crate) chain: OnceLock<Arc<ChainBlocks>>,
 }
 
@@ -47,6 +47,9 @@ impl Opened {
             let tip = self.tip.height;
             return Err(PastError::AboveTip { height, tip }.into());
         }
+        if newest.tip() == self.tip {
+            return Ok(());
+        }
         let height = self.tip.height;
         let hash = newest.directory().blocks(&newest.tip())?.hash(height);
         let hash = hash.unwrap_or(BlockHash::ZERO);
@@ -63,18 +66,6 @@ impl Opened {
             "{}: block {hash} (height {height}) is no longer on the chain: open the directory anew",
             self.path.display()
         )))
-    }
-
-    pub(crate) fn lookup(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<&CoinLookup, Fault> {
-        if let Some(lookup) = self.lookup.get() {
-            return Ok(lookup);
-        }
-        let mut lookup = CoinLookup::open_with(&self.path, self.reach)?;
-        if lookup.tip() != self.tip {
-            lookup = lookup.at(self.earlier(), self.threads, stop, observer)?;
-            self.check_tip(&lookup.tip())?;
-        }
-        Ok(self.lookup.get_or_init(|| lookup))
     }
 
     pub(crate) fn chain(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<&Arc<ChainBlocks>, Fault> {

@@ -80,7 +80,7 @@ pub(crate) fn open_set(
         threads,
         chain_id: lookup.directory().chain_id().clone(),
         tip: lookup.tip(),
-        lookup: OnceLock::from(lookup),
+        lookup,
         chain: OnceLock::new(),
     }))
 }
@@ -125,28 +125,18 @@ impl Set {
             threads: opened.threads,
             chain_id: opened.chain_id.clone(),
             tip: lookup.tip(),
-            lookup: OnceLock::from(lookup),
+            lookup,
             chain: OnceLock::new(),
         }))
     }
 
     /// The coin of an outpoint as a dictionary, or none.
-    fn coin<'py>(
-        &self,
-        py: Python<'py>,
-        outpoint: &str,
-        hear: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn coin<'py>(&self, py: Python<'py>, outpoint: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
         self.process.check()?;
         let outpoint: OutPoint = outpoint
             .parse()
             .map_err(|error| Fault::Usage(format!("{outpoint}: {error}")))?;
-        let coin = match self.opened.lookup.get() {
-            Some(lookup) => py.detach(|| lookup.get(&outpoint)).map_err(Fault::from)?,
-            None => run(py, hear, |stop, observer| {
-                Ok::<_, Fault>(self.opened.lookup(stop, observer)?.get(&outpoint)?)
-            })?,
-        };
+        let coin = py.detach(|| self.opened.lookup.get(&outpoint)).map_err(Fault::from)?;
         let Some(coin) = coin else { return Ok(None) };
         let script = &*coin.script_pubkey;
         let dict = PyDict::new(py);

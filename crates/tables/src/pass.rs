@@ -8,7 +8,9 @@ use crate::batch::{Batch, Table};
 use crate::product::{Complete, OfBlock, OfChain, Product, ProductKind};
 use blockmill_block::Network;
 use blockmill_chain::{BlockReadError, ChainBlocks, SpendingBlock};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use thiserror::Error;
 
 /// Bytes of the blocks whose rows are made by a thread at a time.
 pub const RUN_BYTES: u64 = 4 << 20;
@@ -16,6 +18,34 @@ pub const RUN_BYTES: u64 = 4 << 20;
 /// Memory in bytes of the rows that a thread converts together, about. Those of a usual run take
 /// less.
 pub const ROWS_BYTES: usize = 24 << 20;
+
+/// Blocks that a chain does not have.
+#[derive(Debug, Error)]
+#[error("there are no blocks from height {first} to {last}: the chain has heights 0 to {tip}")]
+pub struct NoBlocks {
+    first: u32,
+    last: u32,
+    tip: u32,
+}
+
+/// The heights from `first` to `last`. Without it they end with the tip, or with the last block that
+/// has undo data.
+///
+/// # Errors
+/// [`NoBlocks`].
+pub fn heights(blocks: &ChainBlocks, first: u32, last: Option<u32>) -> Result<RangeInclusive<u32>, NoBlocks> {
+    let tip = blocks.height();
+    let last = match last {
+        Some(last) => last,
+        // The first block has no undo data, and needs none.
+        None if first < tip => blocks.last_with_undo(first.max(1)..=tip),
+        None => tip,
+    };
+    match first > last.min(tip) || last > tip {
+        true => Err(NoBlocks { first, last, tip }),
+        false => Ok(first..=last),
+    }
+}
 
 /// What threads make rows with.
 pub struct Makers(Vec<Maker>);

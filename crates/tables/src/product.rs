@@ -54,6 +54,11 @@ impl ProductKind {
         Self::Statistics,
     ];
 
+    /// The table with this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.table().name == name)
+    }
+
     pub(crate) fn product(self, chain: &Arc<OfChain>) -> Box<dyn Product> {
         match self {
             Self::Transactions => Box::new(transactions::Transactions),

@@ -107,7 +107,7 @@ class Set:
     def tip(self) -> str: ...
     def at(self, height: int, hear: Hear) -> Set:
         """The set after an earlier block."""
-    def coin(self, outpoint: str, hear: Hear) -> dict[str, Any] | None:
+    def coin(self, outpoint: str) -> dict[str, Any] | None:
         """The coin of an outpoint as a dictionary, or none."""
     def coins(self, wanted: list[str] | None, last_index: int, binary: bool) -> Rows:
         """All coins, or those of some scripts, as a table."""

@@ -276,7 +276,7 @@ class UtxoSet(_BlockTables):
 
     def coin(self, txid: str, vout: int | None = None) -> Coin | None:
         """The coin of an outpoint, `coin("TXID:VOUT")` or `coin("TXID", VOUT)`; None if there is none."""
-        found = self._set.coin(txid if vout is None else f"{txid}:{vout}", hear_with(None))
+        found = self._set.coin(txid if vout is None else f"{txid}:{vout}")
         return None if found is None else Coin(**found)
 
     def coins(

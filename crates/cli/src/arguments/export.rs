@@ -1,7 +1,7 @@
 //! The arguments of `blockmill export`.
 
 use super::shared::{AtArgument, Force, OlderArgument, chain_of};
-use super::values::{HexBytes, network, parse_hex};
+use super::values::{HexBytes, network, parse_hex, table};
 use crate::failure::Failure;
 use blockmill_block::Network;
 use blockmill_datadir::ChainId;
@@ -40,34 +40,6 @@ pub(crate) enum ExportCommand {
     /// Write figures of each of some blocks, and of the set of coins after it: those of Core's
     /// gettxoutsetinfo with an index, and of getblockstats
     Statistics(ExportTablesArguments),
-}
-
-/// A flat table of a pass over blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TableKind {
-    Transactions,
-    Inputs,
-    Outputs,
-    Spenders,
-    Positions,
-    #[cfg(feature = "descriptors")]
-    Filters,
-    Statistics,
-}
-
-impl TableKind {
-    pub(crate) fn product(self) -> ProductKind {
-        match self {
-            Self::Transactions => ProductKind::Transactions,
-            Self::Inputs => ProductKind::Inputs,
-            Self::Outputs => ProductKind::Outputs,
-            Self::Spenders => ProductKind::Spenders,
-            Self::Positions => ProductKind::Positions,
-            #[cfg(feature = "descriptors")]
-            Self::Filters => ProductKind::Filters,
-            Self::Statistics => ProductKind::Statistics,
-        }
-    }
 }
 
 /// The format of a table.
@@ -261,8 +233,8 @@ pub(crate) struct ExportTablesArguments {
     pub(crate) pass: PassArguments,
     /// Further tables of the same pass; each goes to a file of its name in the folder --out, or
     /// with --partition to a folder there
-    #[arg(long, value_name = "TABLE", value_delimiter = ',')]
-    pub(crate) and: Vec<TableKind>,
+    #[arg(long, value_name = "TABLE", value_delimiter = ',', value_parser = table())]
+    pub(crate) and: Vec<ProductKind>,
     /// Write a file for each so many heights to the folder --out, and a manifest, blockmill.json;
     /// --force removes the table that is there first
     #[arg(long, value_name = "BLOCKS", value_parser = value_parser!(u32).range(1..))]

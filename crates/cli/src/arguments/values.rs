@@ -3,6 +3,7 @@
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_chain::Signatures;
 use blockmill_coins::stats::Hashes;
+use blockmill_tables::product::ProductKind;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -73,6 +74,12 @@ pub(super) fn network() -> impl TypedValueParser<Value = Network> {
         }
     });
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Network>())
+}
+
+/// The names of flat tables of blocks.
+pub(super) fn table() -> impl TypedValueParser<Value = ProductKind> {
+    let names = ProductKind::ALL.iter().map(|kind| kind.table().name);
+    PossibleValuesParser::new(names).try_map(|name| ProductKind::of_name(&name).ok_or("no table has this name"))
 }
 
 pub(super) fn parse_hex(text: &str) -> Result<HexBytes, String> {

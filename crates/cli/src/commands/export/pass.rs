@@ -13,7 +13,7 @@ use crate::whole;
 use blockmill_block::Network;
 use blockmill_chain::{ChainBlocks, Wholeness};
 use blockmill_datadir::{ChainId, UtxoSet};
-use blockmill_tables::pass::RUN_BYTES;
+use blockmill_tables::pass::{RUN_BYTES, heights};
 use serde_json::json;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -203,22 +203,11 @@ fn pass<'a>(
     stop: &Arc<AtomicBool>,
 ) -> Result<Pass<'a>, Failure> {
     let Asked { arguments, from, .. } = *asked;
-    let tip = blocks.height();
-    let to = match arguments.to {
-        Some(to) => to,
-        // The first block has no undo data, and needs none.
-        None if from < tip => blocks.last_with_undo(from.max(1)..=tip),
-        None => tip,
-    };
-    if from > to.min(tip) || to > tip {
-        return Err(Failure::Usage(format!(
-            "there are no blocks from height {from} to {to}: the chain has heights 0 to {tip}"
-        )));
-    }
+    let heights = heights(&blocks, from, arguments.to).map_err(|error| Failure::Usage(error.to_string()))?;
     Ok(Pass {
         blocks,
         network,
-        heights: from..=to,
+        heights,
         origin: Origin {
             network,
             source: source(arguments),

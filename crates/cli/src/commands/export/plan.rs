@@ -1,6 +1,6 @@
 //! Which flat tables are asked for, and where they go.
 
-use crate::arguments::export::{ExportTablesArguments, TableKind};
+use crate::arguments::export::ExportTablesArguments;
 use crate::arguments::is_standard;
 use crate::export::flat::Form;
 use crate::export::manifest::{Description, Manifest, NAME};
@@ -44,10 +44,9 @@ fn check_folder(arguments: &ExportTablesArguments, option: &str) -> Result<(), F
 }
 
 /// The tables, each once.
-fn kinds(kind: TableKind, arguments: &ExportTablesArguments) -> Vec<ProductKind> {
+fn kinds(kind: ProductKind, arguments: &ExportTablesArguments) -> Vec<ProductKind> {
     let mut kinds: Vec<ProductKind> = Vec::new();
-    for kind in std::iter::once(&kind).chain(&arguments.and) {
-        let kind = kind.product();
+    for &kind in std::iter::once(&kind).chain(&arguments.and) {
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }
@@ -56,7 +55,7 @@ fn kinds(kind: TableKind, arguments: &ExportTablesArguments) -> Vec<ProductKind>
 }
 
 impl Plan {
-    pub(super) fn new(kind: TableKind, arguments: &ExportTablesArguments) -> Result<Self, Failure> {
+    pub(super) fn new(kind: ProductKind, arguments: &ExportTablesArguments) -> Result<Self, Failure> {
         let kinds = kinds(kind, arguments);
         match arguments.append || arguments.partition.is_some() {
             true => Self::of_folders(kinds, arguments),

@@ -3,7 +3,7 @@
 use super::pass::{self, AllWritten, Asked, Pass};
 use super::plan::{Plan, PlannedTable};
 use crate::arguments::Force;
-use crate::arguments::export::{ExportTablesArguments, TableKind};
+use crate::arguments::export::ExportTablesArguments;
 use crate::export::flat::{Encoder, Piece, Writer};
 use crate::export::metadata::Metadata;
 use crate::export::partitions::{FolderTable, Partitions};
@@ -208,7 +208,7 @@ fn outputs<'a>(
     plan.tables.iter().map(open).collect()
 }
 
-pub(crate) fn run(kind: TableKind, arguments: &ExportTablesArguments) -> Result<u8, Failure> {
+pub(crate) fn run(kind: ProductKind, arguments: &ExportTablesArguments) -> Result<u8, Failure> {
     let plan = Plan::new(kind, arguments)?;
     let kinds: Vec<ProductKind> = plan.tables.iter().map(|table| table.kind).collect();
     let asked = Asked {
