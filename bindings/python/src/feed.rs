@@ -24,7 +24,7 @@ struct Told {
     cursor: Cursor,
     network: Network,
     threads: usize,
-    /// Whether it goes on when all is told.
+    /// Whether it waits for more blocks at the end.
     is_followed: bool,
 }
 

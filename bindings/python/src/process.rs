@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 pub(crate) struct Process(u32);
 
 impl Process {
-    /// The one that asks.
+    /// The process that calls this.
     pub(crate) fn this() -> Self {
         Self(std::process::id())
     }

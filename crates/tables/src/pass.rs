@@ -28,8 +28,8 @@ pub struct NoBlocks {
     tip: u32,
 }
 
-/// The heights from `first` to `last`. Without it they end with the tip, or with the last block that
-/// has undo data.
+/// The heights from `first` to `last`. Without it they end with the tip, or with the last block
+/// that has undo data.
 ///
 /// # Errors
 /// [`NoBlocks`].

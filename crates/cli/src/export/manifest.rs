@@ -1,4 +1,4 @@
-//! The manifest of a folder that holds a table in partitions: a file for each so many heights.
+//! The manifest of a folder that holds a table in partitions: a file for each range of heights.
 //!
 //! It names only files that are complete. It is written anew after each of them, so what a killed
 //! export has left is a table up to some height.
@@ -25,7 +25,7 @@ const VERSION: u32 = 1;
 /// Bytes of a manifest at most: of about a million partitions.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// Digits of a height in a name: so many that names sort as their heights do.
+/// Digits of a height in a name. With leading zeros names sort as their heights do.
 const DIGITS: usize = 7;
 
 /// What the table of a folder is.
@@ -239,7 +239,7 @@ impl Manifest {
         self.partitions.len() < before
     }
 
-    /// Makes it durable in place of the one before.
+    /// Writes it durably, and replaces the one before.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), Failure> {
         let path = folder.join(NAME);
         let mut file = NewFile::replacing(&path)?;

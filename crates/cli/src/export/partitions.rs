@@ -1,4 +1,4 @@
-//! A table in a folder: a file for each so many heights, and a manifest.
+//! A table in a folder: a file for each range of heights, and a manifest.
 //!
 //! An export that goes on with a folder keeps the files whose last block is still on the chain, and
 //! makes the others anew: a last one that is not full, those above the fork of a reorganisation,

@@ -1,5 +1,5 @@
-//! Flat tables in folders, a file for each so many heights: what a later call makes of them is what
-//! an export into a new folder makes.
+//! Flat tables in folders, a file for each range of heights: what a later call makes of them is
+//! what an export into a new folder makes.
 
 use crate::common::branches::{branch, genesis};
 use crate::common::python::Python;
