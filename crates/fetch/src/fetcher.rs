@@ -153,9 +153,16 @@ impl FetchQueue {
     }
 
     fn serve(&self, job: &FetchJob, range: std::ops::Range<usize>, by_reader: bool) {
-        let counters = &self.counters;
+        let items = range.len();
         // Before the read: what is being read is no work for others.
-        self.unclaimed.fetch_sub(range.len(), Ordering::Relaxed);
+        self.unclaimed.fetch_sub(items, Ordering::Relaxed);
+        self.read(job, range, by_reader);
+        // After the counting: whoever has the result has its figures.
+        job.end_range(items);
+    }
+
+    fn read(&self, job: &FetchJob, range: std::ops::Range<usize>, by_reader: bool) {
+        let counters = &self.counters;
         let in_flight = counters.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         counters.in_flight_max.fetch_max(in_flight, Ordering::Relaxed);
         let start = Instant::now();

@@ -143,6 +143,7 @@ impl FetchJob {
 
     /// Reads a claimed range. A panic of the store or of the wanted items counts as a failed read.
     /// Where there is no room for its coins, nothing is read, and the result is incomplete.
+    /// [`end_range`](Self::end_range) has to follow.
     pub(crate) fn read(&self, range: Range<usize>, store: &dyn CoinStore, clock: &FlushClock) -> RangeRead {
         let mut read = RangeRead {
             keys: 0,
@@ -152,7 +153,8 @@ impl FetchJob {
         if self.room.is_full() {
             self.failed.store(true, Ordering::Relaxed);
         } else if !self.cancelled.load(Ordering::Relaxed) {
-            match contain(|| self.read_range(range.clone(), store, clock)) {
+            let start = range.start;
+            match contain(|| self.read_range(range, store, clock)) {
                 Ok((keys, found)) => {
                     read.keys = keys;
                     read.failed = found.is_none();
@@ -160,7 +162,7 @@ impl FetchJob {
                     read.found = found.len();
                     self.take_room(&found);
                     if !found.is_empty() {
-                        self.found.lock().push((range.start, found));
+                        self.found.lock().push((start, found));
                     }
                 }
                 Err(_) => read.failed = true,
@@ -169,13 +171,16 @@ impl FetchJob {
         if read.failed {
             self.failed.store(true, Ordering::Relaxed);
         }
-        let items = range.end - range.start;
+        read
+    }
+
+    /// Ends a range that was read. The owner may go on after the last one.
+    pub(crate) fn end_range(&self, items: usize) {
         // AcqRel: the thread with the last range sets the event. Whoever sees the event sees what
         // all ranges have found.
         if self.done.fetch_add(items, Ordering::AcqRel) + items == self.items {
             self.all_done.set();
         }
-        read
     }
 
     fn take_room(&self, found: &[Fetched]) {

@@ -173,6 +173,18 @@ fn what_is_there_is_found_in_order() {
     }
 }
 
+/// Whoever has the result of a fetch has its figures, whichever thread did the last range.
+#[test]
+fn figures_are_counted_before_a_fetch_is_done() {
+    let store = TestStore::new(0..200, Duration::ZERO);
+    let (_thread_pool, fetcher, _) = fetcher(2, 0, &store);
+    for round in 1..=20_000 {
+        let _found = fetcher.begin((0..200).map(hashed).collect::<Vec<_>>()).finish();
+        let statistics = fetcher.statistics();
+        assert_eq!((statistics.keys, statistics.found), (round * 200, round * 200));
+    }
+}
+
 #[test]
 fn nothing_wanted_is_done_at_once() {
     let store = TestStore::new(0..10, Duration::ZERO);
