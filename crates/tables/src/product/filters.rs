@@ -1,16 +1,14 @@
 //! The basic filter of each block (BIP 158), as Core's `getblockfilter` gives it.
 
+mod coded_set;
+
+use self::coded_set::CodedSet;
 use super::{Complete, OfBlock, Product};
 use crate::batch::{Batch, Id, Row, Table, Time, row};
-use bitcoin::bip158::{FilterHash, FilterHeader, GcsFilterWriter};
+use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::hashes::{Hash, sha256d};
 use blockmill_block::{BlockHash, hex};
 use blockmill_chain::{BlockReadError, SpendingBlock};
-
-/// The parameters of a basic filter: the inverse of its rate of false positives, and the bits of a
-/// remainder.
-const M: u64 = 784_931;
-const P: u8 = 19;
 
 const OP_RETURN: u8 = 0x6a;
 
@@ -42,22 +40,17 @@ fn filter_of(read: &SpendingBlock) -> Vec<u8> {
     // The key is the beginning of the block's hash.
     let key: [u8; 16] = *read.block.hash().0.first_chunk().unwrap_or(&[0; 16]);
     let [low, high] = [0, 8].map(|at| u64::from_le_bytes(key[at..at + 8].try_into().unwrap_or_default()));
-    let mut filter = Vec::new();
-    let mut writer = GcsFilterWriter::new(&mut filter, low, high, M, P);
-    // The writer leaves out empty scripts, and has each script once.
-    let mut add = |script: &[u8]| writer.add_element(script);
+    let mut set = CodedSet::new([low, high]);
     for spending in read.transactions() {
         let made = spending.transaction.outputs().map(|output| output.script_pubkey());
         made.filter(|script| script.first() != Some(&OP_RETURN))
-            .for_each(&mut add);
+            .for_each(|script| set.add(script));
         spending
             .inputs()
             .filter_map(|(_, coin)| Some(coin?.script_pubkey))
-            .for_each(&mut add);
+            .for_each(|script| set.add(script));
     }
-    // A vector takes everything.
-    let _ = writer.finish();
-    filter
+    set.encode()
 }
 
 impl Product for Filters {
