@@ -24,16 +24,28 @@ pub enum HexError {
     },
 }
 
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
+/// The digits of each byte.
+const DIGITS: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut all = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < all.len() {
+        all[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    all
+};
+
+/// Appends lower-case hex of `bytes`, in their order.
+pub fn append(bytes: &[u8], text: &mut Vec<u8>) {
+    text.extend(bytes.iter().flat_map(|byte| DIGITS[usize::from(*byte)]));
+}
 
 /// Lower-case hex of `bytes`, in their order.
 pub fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(DIGITS[usize::from(byte >> 4)] as char);
-        text.push(DIGITS[usize::from(byte & 15)] as char);
-    }
-    text
+    let mut text = Vec::with_capacity(bytes.len() * 2);
+    append(bytes, &mut text);
+    String::from_utf8(text).unwrap_or_default()
 }
 
 fn digit(character: u8, position: usize) -> Result<u8, HexError> {

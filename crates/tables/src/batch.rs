@@ -452,7 +452,10 @@ impl Cell<'_> {
             // With a point or an exponent, also where the fraction is zero.
             Self::Float(value) => write!(line, "{value:?}"),
             Self::Time(seconds) => write!(line, "{seconds}"),
-            Self::Id(id) => write!(line, "{}", hex::encode(id)),
+            Self::Id(id) => {
+                hex::append(id, line);
+                Ok(())
+            }
             Self::Text(text) => write!(line, "{text}"),
         };
     }

@@ -20,7 +20,7 @@ use std::array;
 const LANES: usize = 8;
 
 /// Elements below which it takes longer to multiply the lanes than is won.
-const ELEMENTS_MIN: usize = 12;
+const ELEMENTS_MIN: usize = 3;
 
 /// Limbs of 52 bits of a number.
 const LIMBS: usize = 60;
@@ -68,11 +68,7 @@ impl Ifma {
         }
         // SAFETY: `detect` has seen the instructions.
         let lanes = unsafe { product(hashes) };
-        let mut product = Number::ONE;
-        for lane in 0..LANES {
-            product.multiply(&number(&lanes, lane));
-        }
-        Some(product)
+        Some(number(&lanes, 0))
     }
 }
 
@@ -88,6 +84,7 @@ fn number(lanes: &[[u64; LANES]; LIMBS], lane: usize) -> Number {
     Number::with_carry(limbs, lanes[LIMBS - 1][lane] >> LAST_BITS)
 }
 
+/// The product of the elements, in each lane.
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn product(hashes: &[[u8; 32]]) -> [[u64; LANES]; LIMBS] {
     let zero = _mm512_setzero_si512();
@@ -101,6 +98,13 @@ fn product(hashes: &[[u8; 32]]) -> [[u64; LANES]; LIMBS] {
         elements(hashes, &mut factor);
         multiply(&mut product, &factor, &mut columns);
     }
+    // Each lane meets all others: those four, two and one further on.
+    factor = product.map(|limb| _mm512_alignr_epi64::<4>(limb, limb));
+    multiply(&mut product, &factor, &mut columns);
+    factor = product.map(|limb| _mm512_alignr_epi64::<2>(limb, limb));
+    multiply(&mut product, &factor, &mut columns);
+    factor = product.map(|limb| _mm512_alignr_epi64::<1>(limb, limb));
+    multiply(&mut product, &factor, &mut columns);
     let mut limbs = [[0; LANES]; LIMBS];
     for (limb, vector) in limbs.iter_mut().zip(product) {
         // SAFETY: the array is 64 bytes that can be written; the store asks for no alignment.
@@ -373,7 +377,7 @@ mod tests {
             return;
         };
         assert_eq!(ifma.product(&[[1; 32]; ELEMENTS_MIN - 1]), None);
-        for count in [12, 13, 15, 16, 17, 24, 100] {
+        for count in [3, 4, 7, 8, 9, 12, 13, 15, 16, 17, 24, 100] {
             let hashes: Vec<[u8; 32]> = (0..count).map(|number| [number as u8; 32]).collect();
             let mut expected = Number::ONE;
             hashes.iter().for_each(|hash| expected.multiply(&element(hash)));

@@ -5,6 +5,7 @@ use arrow_array::{
     ArrayRef, BooleanArray, FixedSizeBinaryArray, Float64Array, Int64Array, RecordBatch, StringArray,
     TimestampMillisecondArray, UInt32Array, UInt64Array,
 };
+use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema, TimeUnit};
 use blockmill_block::hex;
 use std::sync::Arc;
@@ -34,6 +35,35 @@ pub fn schema_of(types: &[ColumnType], ids: Ids) -> Schema {
     Schema::new(types.iter().map(field).collect::<Vec<_>>())
 }
 
+/// Texts that stand one after the other, with the end of each; none where it is missing.
+fn text_array(bytes: Vec<u8>, ends: &[Option<usize>]) -> Result<ArrayRef, ArrowError> {
+    if i32::try_from(bytes.len()).is_err() {
+        let why = format!("a column of texts has {} bytes", bytes.len());
+        return Err(ArrowError::InvalidArgumentError(why));
+    }
+    let mut offsets = Vec::with_capacity(ends.len() + 1);
+    offsets.push(0);
+    let mut last = 0;
+    offsets.extend(ends.iter().map(|end| {
+        last = end.map_or(last, |end| end as i32);
+        last
+    }));
+    let nulls: NullBuffer = ends.iter().map(Option::is_some).collect();
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    let nulls = (nulls.null_count() > 0).then_some(nulls);
+    Ok(Arc::new(StringArray::try_new(offsets, bytes.into(), nulls)?))
+}
+
+fn hex_array(ids: &[Option<[u8; 32]>]) -> Result<ArrayRef, ArrowError> {
+    let mut digits = Vec::with_capacity(ids.len() * 64);
+    let ends = ids.iter().map(|id| {
+        hex::append(id.as_ref()?, &mut digits);
+        Some(digits.len())
+    });
+    let ends: Vec<_> = ends.collect();
+    text_array(digits, &ends)
+}
+
 fn array(values: Values, ids: Ids) -> Result<ArrayRef, ArrowError> {
     Ok(match values {
         Values::Bool(values) => Arc::new(BooleanArray::from(values)),
@@ -48,16 +78,13 @@ fn array(values: Values, ids: Ids) -> Result<ArrayRef, ArrowError> {
             Arc::new(TimestampMillisecondArray::from_iter(values).with_timezone(ZONE))
         }
         Values::Id(values) => match ids {
-            Ids::Hex => {
-                let texts = values.iter().map(|value| value.map(|id| hex::encode(&id)));
-                Arc::new(texts.collect::<StringArray>())
-            }
+            Ids::Hex => hex_array(&values)?,
             Ids::Binary => {
                 let values = values.iter().map(|value| value.as_ref());
                 Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, ID_BYTES)?)
             }
         },
-        Values::Text(texts) => Arc::new(Texts::iter(&texts).collect::<StringArray>()),
+        Values::Text(Texts { text, ends }) => text_array(text.into_bytes(), &ends)?,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::product::{OfBlock, OfChain};
 use blockmill_block::coin::is_unspendable;
-use blockmill_block::{CoinRef, OutPoint, Txid};
+use blockmill_block::{CoinRef, OutPoint};
 use blockmill_chain::SpendingBlock;
 use blockmill_coins::MuHashChange;
 use std::collections::HashSet;
@@ -45,30 +45,26 @@ impl Coins {
             is_known: true,
         };
         let inside = coins.add_spent(chain, of, read);
-        coins.add_made(chain, of, read, &inside);
+        coins.add_made(chain, of, read, inside);
         coins
     }
 
-    /// Adds coins that are spent. Returns those that the block has made itself: they have no age.
+    /// Adds coins that are spent. Returns those that the block may have made itself: they have its
+    /// height, or none that is known. They have no age.
     fn add_spent(&mut self, chain: &OfChain, of: &OfBlock, read: &SpendingBlock) -> HashSet<OutPoint> {
-        let own: HashSet<Txid> = read
-            .block
-            .transactions()
-            .map(|transaction| transaction.txid())
-            .collect();
         let mut inside = HashSet::new();
         for spending in read.transactions() {
             for (input, coin) in spending.inputs() {
                 let (outpoint, Some(coin)) = (input.previous_output(), coin) else {
                     continue;
                 };
-                if own.contains(&outpoint.txid) {
+                // Undo data of an old Core has height 0 where it does not know.
+                if coin.height == of.height || coin.height == 0 {
                     inside.insert(outpoint);
                     continue;
                 }
-                // Undo data of an old Core has height 0 where it does not know.
-                self.is_known &= (1..=of.height).contains(&coin.height);
-                let time = chain.times.get(coin.height as usize).filter(|_| coin.height > 0);
+                self.is_known &= coin.height < of.height;
+                let time = chain.times.get(coin.height as usize);
                 self.satoshi_seconds = self.satoshi_seconds.zip(time).map(|(sum, &time)| {
                     let seconds = i128::from(of.time.0) - i128::from(time);
                     sum + seconds * i128::from(coin.value)
@@ -79,8 +75,9 @@ impl Coins {
         inside
     }
 
-    /// Adds coins that are made, but for those that the block spends itself.
-    fn add_made(&mut self, chain: &OfChain, of: &OfBlock, read: &SpendingBlock, inside: &HashSet<OutPoint>) {
+    /// Adds coins that are made, but for those that the block spends itself. Nothing is known of a
+    /// coin that it spends and has not made.
+    fn add_made(&mut self, chain: &OfChain, of: &OfBlock, read: &SpendingBlock, mut inside: HashSet<OutPoint>) {
         for transaction in read.block.transactions() {
             let is_coinbase = transaction.is_coinbase();
             if is_coinbase && chain.is_without_coinbase(of) {
@@ -89,7 +86,7 @@ impl Coins {
             let txid = transaction.txid();
             for (vout, output) in (0..).zip(transaction.outputs()) {
                 let outpoint = OutPoint { txid, vout };
-                if is_unspendable(output.script_pubkey()) || inside.contains(&outpoint) {
+                if is_unspendable(output.script_pubkey()) || (!inside.is_empty() && inside.remove(&outpoint)) {
                     continue;
                 }
                 let coin = CoinRef {
@@ -100,6 +97,10 @@ impl Coins {
                 };
                 self.made.push(&outpoint, coin);
             }
+        }
+        if !inside.is_empty() {
+            self.is_known = false;
+            self.satoshi_seconds = None;
         }
     }
 
