@@ -46,7 +46,7 @@ pub use cache::{
 };
 pub use flush_epoch::{FlushClock, FlushEpoch};
 pub use memory::MemoryStore;
-pub use muhash::{MuHash, MuHashChange};
+pub use muhash::{MUHASH_BYTES, MuHash, MuHashChange};
 pub use snapshot::{
     SnapshotChunk, SnapshotChunks, SnapshotError, SnapshotMetadata, SnapshotReader, snapshot_network, stream_snapshot,
     write_snapshot,

@@ -26,6 +26,9 @@ use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
 use number::{BYTES, Number};
 
+/// Bytes of the product of a MuHash.
+pub const MUHASH_BYTES: usize = BYTES;
+
 /// A MuHash: the product so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MuHash(Number);
@@ -82,6 +85,16 @@ impl MuHash {
     /// Adds all elements of another set.
     pub fn merge(&mut self, other: &Self) {
         self.0.multiply(&other.0);
+    }
+
+    /// The product, by which [`from_product`](Self::from_product) goes on.
+    pub fn product(&self) -> [u8; MUHASH_BYTES] {
+        self.0.to_bytes()
+    }
+
+    /// The hash with this product.
+    pub fn from_product(product: &[u8; MUHASH_BYTES]) -> Self {
+        Self(Number::from_bytes(product))
     }
 
     /// The hash. Core prints its bytes in reverse order.
@@ -169,6 +182,17 @@ mod tests {
             hash(&many),
             "273118dfed765b4a0abddae5382d6409fae8acaed7cc91dfa902ae483a34df6e"
         );
+    }
+
+    #[test]
+    fn a_product_goes_on() {
+        let mut one = MuHash::new();
+        one.insert(b"a");
+        let mut again = MuHash::from_product(&one.product());
+        assert_eq!(again, one);
+        again.insert(b"b");
+        one.insert(b"b");
+        assert_eq!(again.finalize(), one.finalize());
     }
 
     #[test]

@@ -33,6 +33,7 @@
 //! - [`coin_row`]: a coin;
 //! - [`hints`]: which outputs of each block are unspent, in the form of a draft;
 //! - [`batch`]: flat rows as columns, and these in the forms of other programs;
+//! - [`set_totals`]: the figures of a set of coins, which ranges of blocks change;
 //! - `set_change`: what a block changes in the set of coins;
 //! - `column` (feature `arrow`): columns of Apache Arrow that hold lists;
 //! - [`sizes`]: the sizes of a transaction.
@@ -46,5 +47,6 @@ pub mod hints;
 pub mod pass;
 pub mod product;
 mod set_change;
+pub mod set_totals;
 pub mod sizes;
 pub mod transaction_row;

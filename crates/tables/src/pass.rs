@@ -177,7 +177,7 @@ impl Makers {
 }
 
 /// What completes rows in the order of blocks.
-pub struct Completers(Vec<Option<Complete>>);
+pub struct Completers(Vec<Option<Box<dyn Complete>>>);
 
 impl Completers {
     /// Completes and converts what was made of a table, unless that is done. Returns the number of
@@ -207,8 +207,32 @@ impl Completers {
     /// That a block spends coins which are not those of the chain.
     pub fn pass_over(&mut self, number: usize, rows: &mut Batch) -> Result<(), BlockReadError> {
         match &mut self.0[number] {
-            Some(complete) => complete(rows),
+            Some(completer) => completer.complete(rows),
             None => Ok(()),
+        }
+    }
+
+    /// What the next rows of a table rest on, where they rest on all blocks below.
+    pub fn state(&self, number: usize) -> Option<Vec<u8>> {
+        Some(self.0[number].as_ref()?.state())
+    }
+
+    /// Goes on from the states of all tables that have one; `states` gives that of a table. Returns
+    /// whether each of them has it. If not, the blocks below must be gone over.
+    pub fn resume<'a>(&mut self, states: impl Fn(usize) -> Option<&'a [u8]>) -> bool {
+        let mut completers = self.0.iter_mut().enumerate();
+        completers.all(|(number, completer)| match completer {
+            Some(completer) => states(number).is_some_and(|state| completer.resume(state)),
+            None => true,
+        })
+    }
+
+    /// Notes rows of a table whose blocks below are not known. Returns what the next row would rest
+    /// on after each of them, above no blocks; nothing, where no such states can be joined.
+    pub fn states(&mut self, number: usize, rows: &mut Batch) -> Vec<Vec<u8>> {
+        match &mut self.0[number] {
+            Some(completer) => completer.states(rows),
+            None => Vec::new(),
         }
     }
 }

@@ -171,12 +171,29 @@ pub(crate) trait Product: Send + Sync {
     /// Ends the rows of a run of blocks, of which the thread has all.
     fn end_run(&self, _rows: &mut Batch) {}
 
-    /// What completes the rows, where they rest on those of all blocks below. The pass goes over
-    /// these, too.
-    fn completer(&self) -> Option<Complete> {
+    /// What completes the rows, where they rest on those of all blocks below.
+    fn completer(&self) -> Option<Box<dyn Complete>> {
         None
     }
 }
 
-/// Completes the rows of the next blocks.
-pub(crate) type Complete = Box<dyn FnMut(&mut Batch) -> Result<(), BlockReadError>>;
+/// Completes the rows of a table in the order of blocks.
+pub(crate) trait Complete {
+    /// Completes the rows of the next blocks.
+    ///
+    /// # Errors
+    /// What no valid chain has.
+    fn complete(&mut self, rows: &mut Batch) -> Result<(), BlockReadError>;
+
+    /// What the rows of the next block rest on.
+    fn state(&self) -> Vec<u8>;
+
+    /// Goes on from a state. Returns false if it is none.
+    fn resume(&mut self, state: &[u8]) -> bool;
+
+    /// Notes rows whose blocks below are not known, in place of completing them. Returns the state
+    /// after each, as it would be above no blocks; none where such states cannot be joined.
+    fn states(&mut self, _rows: &mut Batch) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+}

@@ -6,7 +6,7 @@
 use crate::arguments::export::TableFormat;
 use crate::export::flat::Form;
 use crate::failure::Failure;
-use blockmill_block::{BlockHash, Network};
+use blockmill_block::{BlockHash, Network, hex};
 use blockmill_blockfiles::NewFile;
 use blockmill_tables::batch::{Ids, Table};
 use clap::ValueEnum;
@@ -51,6 +51,10 @@ pub(crate) struct Partition {
     pub(crate) hash: String,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
+    /// What the rows above it rest on, where they rest on all blocks below: bytes in hex. Older
+    /// partitions have none any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<String>,
 }
 
 /// What a folder holds.
@@ -59,8 +63,17 @@ pub(crate) struct Manifest {
     version: u32,
     #[serde(flatten)]
     description: Description,
+    /// Whether the chain was not whole, as showed only when all blocks were read. Whoever goes on
+    /// reads all of them again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) has_hidden: bool,
     /// By height.
     pub(crate) partitions: Vec<Partition>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn word_of(format: TableFormat) -> String {
@@ -139,6 +152,7 @@ impl Manifest {
         Self {
             version: VERSION,
             description,
+            has_hidden: false,
             partitions: Vec::new(),
         }
     }
@@ -230,6 +244,26 @@ impl Manifest {
             Some(known) if known.from == partition.from => *known = partition,
             _ => self.partitions.insert(at, partition),
         }
+    }
+
+    /// Takes the states out of partitions that are too deep to be the last one after a
+    /// reorganisation. Of those deeper than `depth` blocks, the last one keeps its state.
+    pub(crate) fn forget_states(&mut self, depth: u32) {
+        let Some(last) = self.partitions.last() else {
+            return;
+        };
+        let height = last.to.saturating_sub(depth);
+        let deep = self.partitions.partition_point(|partition| partition.to <= height);
+        let forgotten = self.partitions.get_mut(..deep.saturating_sub(1)).unwrap_or_default();
+        forgotten.iter_mut().for_each(|partition| partition.state = None);
+    }
+
+    /// What the rows from a height on rest on, where that is known.
+    pub(crate) fn state_at(&self, height: u32) -> Option<Vec<u8>> {
+        let at = self.partitions.partition_point(|partition| partition.to < height);
+        let before = self.partitions.get(at.checked_sub(1)?)?;
+        let state = before.state.as_ref().filter(|_| before.to + 1 == height)?;
+        hex::decode(state).ok()
     }
 
     /// Takes out the partition that begins with a height. Returns whether there was one.

@@ -10,6 +10,7 @@ use crate::export::manifest::{Description, Manifest, NAME, Partition};
 use crate::export::metadata::Origin;
 use crate::export::table::{Written, WrittenFiles};
 use crate::failure::Failure;
+use blockmill_block::hex;
 use blockmill_blockfiles::FileError;
 use blockmill_chain::ChainBlocks;
 use blockmill_tables::batch::Table;
@@ -18,6 +19,7 @@ use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Blocks that a reorganisation takes off a chain, at most: as many as a node that prunes keeps
 /// (Core's `MIN_BLOCKS_TO_KEEP`).
@@ -57,9 +59,23 @@ pub(crate) struct Partitions<'a> {
     open: Option<OpenPartition>,
     /// The number of those that were written.
     made: u64,
+    saved: Saved,
     /// Keeps other exports out.
     _lock: File,
 }
+
+/// When the manifest was written last.
+struct Saved {
+    at: Instant,
+    /// How long that took.
+    took: Duration,
+    /// Whether it has changed since.
+    is_stale: bool,
+}
+
+/// The manifest of a table of very many partitions is not written after each of them: that takes
+/// one part of this many of the time, at most.
+const SHARE_OF_TIME: u32 = 20;
 
 struct OpenPartition {
     writer: Writer,
@@ -143,6 +159,11 @@ impl<'a> Partitions<'a> {
             kept: HashSet::new(),
             open: None,
             made: 0,
+            saved: Saved {
+                at: Instant::now(),
+                took: Duration::ZERO,
+                is_stale: false,
+            },
             _lock: lock,
         };
         match found {
@@ -156,8 +177,26 @@ impl<'a> Partitions<'a> {
             None if of.existing != Existing::Replace => partitions.check_free()?,
             None => {}
         }
-        partitions.manifest.write(&of.folder)?;
+        partitions.save()?;
         Ok(partitions)
+    }
+
+    /// Writes the manifest.
+    fn save(&mut self) -> Result<(), Failure> {
+        let begin = Instant::now();
+        self.manifest.write(&self.of.folder)?;
+        let at = Instant::now();
+        self.saved = Saved {
+            at,
+            took: at - begin,
+            is_stale: false,
+        };
+        Ok(())
+    }
+
+    /// What the rows from a height on rest on, where that is known.
+    pub(crate) fn state_at(&self, height: u32) -> Option<Vec<u8>> {
+        self.manifest.state_at(height)
     }
 
     /// Keeps what is still true of a table.
@@ -183,9 +222,11 @@ impl<'a> Partitions<'a> {
         }
         // Blocks that are known to have been there may be hidden in others: all are read again.
         let tip = self.blocks.height();
-        let is_short = off_chain.iter().any(|partition| partition.to > tip);
+        let is_read_again = found.has_hidden || off_chain.iter().any(|partition| partition.to > tip);
         for partition in there {
-            if !is_short && self.of.description.partition_at(partition.from, last) == (partition.from..=partition.to) {
+            if !is_read_again
+                && self.of.description.partition_at(partition.from, last) == (partition.from..=partition.to)
+            {
                 self.kept.insert(partition.from);
             }
             // One that is not full stays until it is replaced.
@@ -256,7 +297,7 @@ impl<'a> Partitions<'a> {
         // What has the name is a form of this partition that was not full. It is not named while
         // that changes.
         if self.manifest.take(from) {
-            self.manifest.write(&self.of.folder)?;
+            self.save()?;
         }
         let writer = Writer::open(table, *form, &path, Force::ALWAYS, &metadata)?;
         Ok(OpenPartition { writer, rows: 0 })
@@ -270,8 +311,9 @@ impl<'a> Partitions<'a> {
         open.writer.add(piece)
     }
 
-    /// Gives a partition its name, and names it in the manifest. A partition may have no rows.
-    pub(crate) fn end(&mut self, heights: &RangeInclusive<u32>) -> Result<(), Failure> {
+    /// Gives a partition its name, and names it in the manifest, with what the rows above rest on. A
+    /// partition may have no rows.
+    pub(crate) fn end(&mut self, heights: &RangeInclusive<u32>, state: Option<Vec<u8>>) -> Result<(), Failure> {
         let open = self.take_open(heights)?;
         let (from, to) = heights.clone().into_inner();
         self.manifest.put(Partition {
@@ -281,15 +323,24 @@ impl<'a> Partitions<'a> {
             hash: self.blocks.hash(to)?.to_string(),
             rows: open.rows,
             bytes: open.writer.end()?.complete()?.unwrap_or_default(),
+            state: state.map(|state| hex::encode(&state)),
         });
+        self.manifest.forget_states(DEPTH_MAX);
         self.made += 1;
-        self.manifest.write(&self.of.folder)
+        self.saved.is_stale = true;
+        match self.saved.at.elapsed() >= self.saved.took * SHARE_OF_TIME {
+            true => self.save(),
+            false => Ok(()),
+        }
     }
 
-    /// What the folder has now.
-    pub(crate) fn written(&self) -> Written {
+    /// Ends the table; `has_hidden` says whether all blocks are to be read again by whoever goes on.
+    /// Returns what the folder has now.
+    pub(crate) fn written(mut self, has_hidden: bool) -> Result<Written, Failure> {
+        self.manifest.has_hidden = has_hidden;
+        self.save()?;
         let partitions = &self.manifest.partitions;
-        Written {
+        Ok(Written {
             row: self.of.table.row,
             rows: partitions.iter().map(|partition| partition.rows).sum(),
             out: self.of.folder.clone(),
@@ -298,6 +349,15 @@ impl<'a> Partitions<'a> {
                 all: partitions.len() as u64,
                 made: self.made,
             }),
+        })
+    }
+}
+
+impl Drop for Partitions<'_> {
+    fn drop(&mut self) {
+        if self.saved.is_stale {
+            // What has ended the export early is told. Partitions that are not named are made anew.
+            let _ = self.save();
         }
     }
 }

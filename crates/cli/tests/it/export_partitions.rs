@@ -194,7 +194,7 @@ impl Moving {
         let arguments = ["--data", text(&data)].map(str::to_owned);
         let with = [
             "--and",
-            "filters",
+            "filters,statistics",
             "--format",
             format,
             "--partition",
@@ -227,7 +227,7 @@ impl Moving {
                 .iter()
                 .filter(|(name, number)| after.get(*name) == Some(number))
                 .count();
-            assert_eq!(same, 2 * kept, "{format}");
+            assert_eq!(same, 3 * kept, "{format}");
             self.export(format, &fresh, &[]).ends_with(0);
             check_same(&out, &fresh);
             std::fs::remove_dir_all(&fresh).unwrap();
@@ -285,9 +285,60 @@ fn what_goes_on_is_what_a_new_export_is() {
     let out = moving.scratch.join("jsonl");
     let data = moving.scratch.join("data");
     let arguments = ["--data", text(&data)].map(str::to_owned);
-    let more = ["--and", "filters", "--append", "--out", text(&out)];
+    let more = ["--and", "filters,statistics", "--append", "--out", text(&out)];
     export("transactions", &arguments, &more).ends_with(0);
     moving.check(10);
+}
+
+/// Filters and statistics rest on all blocks below. What an export needs of those, the one before
+/// has left: also where the blocks are gone, as on a node that prunes.
+#[test]
+fn tables_go_on_without_the_blocks_below() {
+    let (mut moving, chain) = Moving::new();
+    let to_60 = branch(&chain[56], 58, 2, 0, None);
+    moving.connect(&to_60);
+    let (out, fresh) = (moving.scratch.join("out"), moving.scratch.join("fresh"));
+    moving.export("jsonl", &out, &[]).ends_with(0);
+    let deeper = branch(&to_60[1], 60, 25, 0, None);
+    moving.connect(&deeper);
+    moving.export("jsonl", &fresh, &[]).ends_with(0);
+    for file in ["blocks/blk00000.dat", "blocks/blk00001.dat"] {
+        std::fs::remove_file(moving.scratch.join(file)).unwrap();
+    }
+    let done = moving.export("jsonl", &out, &["--append"]).ends_with(0);
+    assert!(done.stdout.contains("9 files, 3 of them made now"), "{done:?}");
+    check_same(&out, &fresh);
+    // Where the state is none, they are wanted, and missed.
+    for state in [Value::Null, "zz".into(), "00".into(), "11".repeat(33).into()] {
+        let mut manifest = manifest(&out.join("statistics"));
+        let partitions = manifest["partitions"].as_array_mut().unwrap();
+        partitions.truncate(6);
+        partitions[5]["state"] = state;
+        std::fs::write(out.join("statistics").join(MANIFEST), manifest.to_string()).unwrap();
+        moving.export("jsonl", &out, &["--append"]).ends_with(3);
+    }
+}
+
+/// Only the last states are kept: those that a reorganisation can lead back to.
+#[test]
+fn old_states_are_forgotten() {
+    let scratch = Scratch::new();
+    let chain = scratch.join("chain");
+    let mut generate = generate_command(&chain, "utxo", 420);
+    run(generate.args(["--coins", "100", "--inputs", "2"])).ends_with(0);
+    let data = scratch.join("data");
+    run(&mut connect(&chain, &data, "regtest")).ends_with(0);
+    let out = scratch.join("out");
+    let mut command = blockmill();
+    command.args(["export", "statistics", "--partition", "20", "--format", "csv", "--data"]);
+    run(command.arg(&data).arg("--out").arg(&out)).ends_with(0);
+    let manifest = manifest(&out);
+    let partitions = manifest["partitions"].as_array().unwrap();
+    let with_state = partitions.iter().filter(|partition| partition["state"].is_string());
+    let heights: Vec<u64> = with_state.map(|partition| partition["to"].as_u64().unwrap()).collect();
+    // Of those at or below height 420 - 288, the last.
+    assert_eq!(heights.first(), Some(&119));
+    assert_eq!(heights.len(), partitions.len() - 5);
 }
 
 /// The chain of the second call is a beginning of that of the first one.

@@ -68,15 +68,30 @@ impl Product for Filters {
         Ok(())
     }
 
-    fn completer(&self) -> Option<Complete> {
-        let mut header = FilterHeader::all_zeros();
-        Some(Box::new(move |rows| {
-            rows.derive_ids("filter_hash", "filter_header", |mut hash| {
-                hash.reverse();
-                header = FilterHash::from_byte_array(hash).filter_header(&header);
-                Id::new(header.to_byte_array())
-            });
-            Ok(())
-        }))
+    fn completer(&self) -> Option<Box<dyn Complete>> {
+        Some(Box::new(Headers(FilterHeader::all_zeros())))
+    }
+}
+
+/// The header of the last filter.
+struct Headers(FilterHeader);
+
+impl Complete for Headers {
+    fn complete(&mut self, rows: &mut Batch) -> Result<(), BlockReadError> {
+        rows.derive_ids("filter_hash", "filter_header", |mut hash| {
+            hash.reverse();
+            self.0 = FilterHash::from_byte_array(hash).filter_header(&self.0);
+            Id::new(self.0.to_byte_array())
+        });
+        Ok(())
+    }
+
+    fn state(&self) -> Vec<u8> {
+        self.0.to_byte_array().to_vec()
+    }
+
+    fn resume(&mut self, state: &[u8]) -> bool {
+        let header = state.try_into().map(FilterHeader::from_byte_array);
+        header.map(|header| self.0 = header).is_ok()
     }
 }

@@ -12,8 +12,8 @@ mod row;
 use super::{Complete, OfBlock, OfChain, Product};
 use crate::batch::{Batch, Id, Row, Table};
 use crate::set_change::SetChange;
+use crate::set_totals::{Completed, SetTotals};
 use blockmill_chain::{BlockReadError, SpendingBlock};
-use blockmill_coins::MuHash;
 use row::StatisticsRow;
 use std::sync::Arc;
 
@@ -27,55 +27,49 @@ pub(crate) const TABLE: Table = Table {
 
 pub(crate) struct Statistics(pub(crate) Arc<OfChain>);
 
-/// The figures of a set.
-struct Totals {
-    coins: i128,
-    bogosize: i128,
-    /// Of all coins, in satoshi.
-    sum: i128,
-    unspendable: i128,
-    /// None above a block with a coin that is not known.
-    muhash: Option<MuHash>,
-}
-
-impl Totals {
-    /// Goes on to the set after a block. The MuHash is that before its run of blocks.
-    fn add(&mut self, change: &SetChange, before: Option<&MuHash>) {
-        self.coins += i128::from(change.made) - i128::from(change.spent);
-        self.bogosize += change.bogosize;
-        self.sum += change.amount;
-        self.unspendable += change.unspendable;
-        self.muhash = before.zip(change.muhash.as_ref()).map(|(before, change)| {
-            let mut muhash = before.clone();
-            muhash.merge(change);
-            muhash
-        });
-    }
-
-    /// Completes the rows of a run of blocks.
+impl Complete for SetTotals {
     fn complete(&mut self, rows: &mut Batch) -> Result<(), BlockReadError> {
-        let (mut txouts, mut bogosize, mut total, mut unspendable) = (vec![], vec![], vec![], vec![]);
-        let mut hashes = Vec::new();
+        let mut completed = Completed::default();
         let before = self.muhash.clone();
         for change in rows.changes().drain(..) {
             self.add(&change, before.as_ref());
-            let of_chain = || BlockReadError::Impossible {
+            completed.push(self).ok_or_else(|| BlockReadError::Impossible {
                 hash: change.hash,
                 height: change.height,
                 why: "the coins that it spends are not those that the chain has made".to_owned(),
-            };
-            txouts.push(u64::try_from(self.coins).map_err(|_| of_chain())?);
-            bogosize.push(u64::try_from(self.bogosize).map_err(|_| of_chain())?);
-            total.push(i64::try_from(self.sum).map_err(|_| of_chain())?);
-            unspendable.push(i64::try_from(self.unspendable).map_err(|_| of_chain())?);
-            hashes.push(self.muhash.as_ref().map(|muhash| Id::new(muhash.finalize())));
+            })?;
         }
+        let Completed {
+            txouts,
+            bogosize,
+            total_amount,
+            total_unspendable_amount,
+            muhash,
+        } = completed;
         rows.replace("txouts", txouts);
         rows.replace("bogosize", bogosize);
-        rows.replace("total_amount", total);
-        rows.replace("total_unspendable_amount", unspendable);
-        rows.replace("muhash", hashes);
+        rows.replace("total_amount", total_amount);
+        rows.replace("total_unspendable_amount", total_unspendable_amount);
+        rows.replace("muhash", muhash.into_iter().map(|hash| hash.map(Id::new)).collect());
         Ok(())
+    }
+
+    fn state(&self) -> Vec<u8> {
+        self.to_bytes()
+    }
+
+    fn resume(&mut self, state: &[u8]) -> bool {
+        Self::from_bytes(state).map(|totals| *self = totals).is_some()
+    }
+
+    fn states(&mut self, rows: &mut Batch) -> Vec<Vec<u8>> {
+        let before = self.muhash.clone();
+        let changes = rows.changes().drain(..);
+        let after = |change: SetChange| {
+            self.add(&change, before.as_ref());
+            self.to_bytes()
+        };
+        changes.map(after).collect()
     }
 }
 
@@ -96,14 +90,7 @@ impl Product for Statistics {
         SetChange::end_run(rows.changes());
     }
 
-    fn completer(&self) -> Option<Complete> {
-        let mut totals = Totals {
-            coins: 0,
-            bogosize: 0,
-            sum: 0,
-            unspendable: 0,
-            muhash: Some(MuHash::new()),
-        };
-        Some(Box::new(move |rows| totals.complete(rows)))
+    fn completer(&self) -> Option<Box<dyn Complete>> {
+        Some(Box::new(SetTotals::default()))
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Pass<'a> {
     stop: Arc<AtomicBool>,
     /// Whether the export begins anew where blocks hide others, of which no search knew.
     begins_anew: bool,
+    /// Whether it has done so.
+    has_begun_anew: bool,
     /// What was found hidden among the blocks that were read.
     hidden: Mutex<Wholeness>,
 }
@@ -73,6 +75,12 @@ impl Pass<'_> {
             true => Failure::StoppedBetween(out),
             false => Failure::Stopped(out),
         }
+    }
+
+    /// Whether the chain is not whole, as shows only when all blocks are read.
+    pub(super) fn has_hidden(&self) -> bool {
+        let has_doubts = self.has_begun_anew && !self.blocks.wholeness().is_whole();
+        has_doubts || !lock(&self.hidden).is_whole()
     }
 
     /// Ends the command if it is to stop.
@@ -169,14 +177,17 @@ pub(super) fn run(
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
     let (mut blocks, network) = open(arguments, &stop, &mut meter)?;
+    let mut has_begun_anew = false;
     loop {
-        let pass = pass(asked, blocks, network, &stop)?;
+        let mut pass = pass(asked, blocks, network, &stop)?;
+        pass.has_begun_anew = has_begun_anew;
         match export(&pass, &mut meter) {
             // What was written has no name yet, or is looked through again. The chain goes on with
             // the hidden blocks.
             Err(Failure::Hidden(_)) => {
                 let again = pass.blocks.with_hidden(&arguments.blocks, &[], &stop, &mut meter)?;
                 blocks = again.ok_or_else(|| Failure::Stopped(arguments.out.clone()))?;
+                has_begun_anew = true;
             }
             Ok(written) => {
                 drop(meter);
@@ -217,6 +228,7 @@ fn pass<'a>(
         stop: Arc::clone(stop),
         // What standard output has got is not taken back.
         begins_anew: arguments.data.is_none() && !is_standard(&arguments.out),
+        has_begun_anew: false,
         hidden: Mutex::default(),
     })
 }

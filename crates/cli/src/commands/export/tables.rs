@@ -65,11 +65,19 @@ impl Output<'_> {
         }
     }
 
-    /// All rows of these heights are there.
-    fn end(&mut self, heights: &RangeInclusive<u32>) -> Result<(), Failure> {
+    /// All rows of these heights are there; `state` is what those above rest on.
+    fn end(&mut self, heights: &RangeInclusive<u32>, state: Option<Vec<u8>>) -> Result<(), Failure> {
         match self {
             Self::File(_) => Ok(()),
-            Self::Folder(partitions) => partitions.end(heights),
+            Self::Folder(partitions) => partitions.end(heights, state),
+        }
+    }
+
+    /// What rows from a height on rest on, where an earlier export has left that.
+    fn state_at(&self, height: u32) -> Option<Vec<u8>> {
+        match self {
+            Self::File(_) => None,
+            Self::Folder(partitions) => partitions.state_at(height),
         }
     }
 }
@@ -79,6 +87,8 @@ struct Segment {
     heights: RangeInclusive<u32>,
     /// Else only what later rows rest on is made of them.
     is_written: bool,
+    /// What the rows of each table rest on, where the blocks below are not gone over.
+    states: Option<Vec<Option<Vec<u8>>>>,
 }
 
 /// A pass over blocks for some tables.
@@ -90,7 +100,16 @@ struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// What is gone over: all that is written, and what is below, where a table rests on that.
+    /// What the rows of all tables from a height on rest on, if that is known of each that rests on
+    /// anything.
+    fn states_at(&self, height: u32) -> Option<Vec<Option<Vec<u8>>>> {
+        let states: Vec<_> = self.outputs.iter().map(|output| output.state_at(height)).collect();
+        let is_known = self.makers.completers().resume(|number| states[number].as_deref());
+        is_known.then_some(states)
+    }
+
+    /// What is gone over: all that is written, and what is below, where a table rests on that and
+    /// no earlier export has left what it needs of it.
     fn segments(&self) -> Vec<Segment> {
         let is_wanted = |heights: &RangeInclusive<u32>| self.outputs.iter().any(|output| output.wants(heights));
         let written: Vec<_> = match self.outputs.first() {
@@ -101,15 +120,21 @@ impl Tables<'_> {
         let (mut segments, mut next) = (Vec::new(), 0);
         for heights in written {
             let (first, last) = heights.clone().into_inner();
-            if first > next && self.makers.rests_on_blocks_below() {
+            let states = match first > next && self.makers.rests_on_blocks_below() {
+                true => self.states_at(first),
+                false => None,
+            };
+            if first > next && self.makers.rests_on_blocks_below() && states.is_none() {
                 segments.push(Segment {
                     heights: next..=first - 1,
                     is_written: false,
+                    states: None,
                 });
             }
             segments.push(Segment {
                 heights,
                 is_written: true,
+                states,
             });
             next = last.saturating_add(1);
         }
@@ -140,7 +165,16 @@ impl Tables<'_> {
             Ok((rows, transactions))
         };
         let mut take = |run: RangeInclusive<u32>, made: Vec<(usize, Made<_>)>| {
-            let Segment { heights, is_written } = segment_of(&run);
+            let Segment {
+                heights,
+                is_written,
+                states,
+            } = segment_of(&run);
+            if let Some(states) = states
+                && run.start() == heights.start()
+            {
+                completers.resume(|number| states[number].as_deref());
+            }
             for (number, made) in made {
                 match made {
                     Made::Rows(mut rows) if !is_written => completers.pass_over(number, &mut rows)?,
@@ -154,8 +188,11 @@ impl Tables<'_> {
                 }
             }
             if *is_written && run.end() == heights.end() {
-                let mut wanting = outputs.iter_mut().filter(|output| output.wants(heights));
-                wanting.try_for_each(|output| output.end(heights))?;
+                for (number, output) in outputs.iter_mut().enumerate() {
+                    if output.wants(heights) {
+                        output.end(heights, completers.state(number))?;
+                    }
+                }
             }
             Ok(())
         };
@@ -166,11 +203,12 @@ impl Tables<'_> {
 
     /// Ends all tables before the first one gets its name.
     fn complete(self) -> AllWritten {
+        let has_hidden = self.pass.has_hidden();
         let (mut ended, mut written) = (Vec::new(), Vec::new());
         for output in self.outputs {
             match output {
                 Output::File(file) => ended.push((file.table.row, file.rows, file.out, file.writer.end()?)),
-                Output::Folder(partitions) => written.push(partitions.written()),
+                Output::Folder(partitions) => written.push(partitions.written(has_hidden)?),
             }
         }
         let complete = |(row, rows, out, target): (_, _, _, Target)| {

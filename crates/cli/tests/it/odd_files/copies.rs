@@ -210,4 +210,12 @@ fn a_second_run_over_hidden_blocks() {
         let run = connect(&moved).ends_with(3).says(&["high-hash"]);
         assert_eq!(run.json()["height"], TIP);
     }
+    // And by each export that goes on with a table.
+    let table = scratch.join("table");
+    for _ in 0..3 {
+        let mut export = blockmill();
+        export.args(["export", "outputs", "--network", "regtest", "--format", "csv"]);
+        export.args(["--partition", "30", "--append", "--out"]).arg(&table);
+        run(export.arg("--blocks").arg(&moved)).ends_with(3);
+    }
 }
