@@ -3,8 +3,8 @@
 use crate::fault::Fault;
 use crate::stream::Take;
 use crate::table::{Rows, Source};
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_array::{Array, BinaryArray, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use blockmill_block::Network;
 use blockmill_chain::ChainBlocks;
 use blockmill_tables::batch::{Batch, Ids, schema_of};
@@ -21,12 +21,18 @@ struct BlockRows {
     kind: ProductKind,
     heights: RangeInclusive<u32>,
     ids: Ids,
+    /// That of the table.
+    own_schema: SchemaRef,
+    /// That of the rows, which may have one column more.
     schema: SchemaRef,
     threads: usize,
     /// Whether it does not matter that other blocks are hidden.
     may_be_partial: bool,
     is_alone: bool,
 }
+
+/// The column of what the row above would rest on, in rows that are made alone.
+const STATE: &str = "state";
 
 /// What is asked of a table.
 pub(crate) struct Wanted {
@@ -53,13 +59,18 @@ pub(crate) fn rows(blocks: &Arc<ChainBlocks>, network: Network, wanted: &Wanted)
         Some(_) => 0,
         None => blocks.height() - heights.end(),
     };
-    let schema = Arc::new(schema_of(wanted.kind.table().columns, wanted.ids));
+    let own_schema = Arc::new(schema_of(wanted.kind.table().columns, wanted.ids));
+    let schema = match wanted.is_alone && wanted.kind.has_joined_states() {
+        true => with_states(&own_schema),
+        false => Arc::clone(&own_schema),
+    };
     let rows = Rows::new(BlockRows {
         blocks: Arc::clone(blocks),
         network,
         kind: wanted.kind,
         heights,
         ids: wanted.ids,
+        own_schema,
         schema,
         threads: wanted.threads,
         may_be_partial: wanted.may_be_partial,
@@ -68,7 +79,26 @@ pub(crate) fn rows(blocks: &Arc<ChainBlocks>, network: Network, wanted: &Wanted)
     Ok(rows.without_blocks(left_out))
 }
 
+fn with_states(schema: &Schema) -> SchemaRef {
+    let mut fields = schema.fields().to_vec();
+    fields.push(Arc::new(Field::new(STATE, DataType::Binary, false)));
+    Arc::new(Schema::new(fields))
+}
+
 impl BlockRows {
+    /// The rows of the next blocks, each with the state after it.
+    fn rows_and_states(
+        &self,
+        completers: &mut Completers,
+        number: usize,
+        mut rows: Batch,
+    ) -> Result<RecordBatch, Fault> {
+        let states: BinaryArray = completers.states(number, &mut rows).into_iter().map(Some).collect();
+        let mut columns = rows.into_arrow(&self.own_schema, self.ids)?.columns().to_vec();
+        columns.push(Arc::new(states) as Arc<dyn Array>);
+        Ok(RecordBatch::try_new(self.schema(), columns)?)
+    }
+
     /// Goes over blocks. The rows of those that are not written are only passed over.
     fn go(
         &self,
@@ -78,8 +108,9 @@ impl BlockRows {
         take: Option<Take<'_, RecordBatch>>,
         stop: &AtomicBool,
     ) -> Result<(), Fault> {
-        let to_arrow = |_, rows: Batch| rows.into_arrow(&self.schema, self.ids).map_err(Fault::from);
+        let to_arrow = |_, rows: Batch| rows.into_arrow(&self.own_schema, self.ids).map_err(Fault::from);
         let is_written = take.is_some();
+        let has_states = self.is_alone && self.kind.has_joined_states();
         let convert = |heights| {
             let blocks = self
                 .blocks
@@ -94,6 +125,9 @@ impl BlockRows {
         let mut take_all = |made: Vec<(usize, Made<RecordBatch>)>| {
             for (number, made) in made {
                 match (&mut take, made) {
+                    (Some(take), Made::Rows(rows)) if has_states => {
+                        take(self.rows_and_states(completers, number, rows)?)?;
+                    }
                     (Some(take), made) => take(completers.complete(number, made, &to_arrow)?.0)?,
                     (None, Made::Rows(mut rows)) => completers.pass_over(number, &mut rows)?,
                     (None, Made::Piece(..)) => {}

@@ -15,6 +15,7 @@ mod opened;
 mod process;
 mod reports;
 mod set;
+mod states;
 mod stream;
 mod table;
 mod work;
@@ -39,6 +40,8 @@ fn _blockmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::Rows>()?;
     module.add_class::<feed::Events>()?;
     module.add_function(wrap_pyfunction!(set::open_set, module)?)?;
+    module.add_function(wrap_pyfunction!(states::join_states, module)?)?;
+    module.add_function(wrap_pyfunction!(states::sets_after, module)?)?;
     module.add_function(wrap_pyfunction!(work::audit_files, module)?)?;
     module.add_function(wrap_pyfunction!(work::audit_data, module)?)?;
     module.add_function(wrap_pyfunction!(work::audit_part, module)?)?;

@@ -59,6 +59,12 @@ impl ProductKind {
         Self::ALL.iter().copied().find(|kind| kind.table().name == name)
     }
 
+    /// Whether what its rows rest on can be joined from ranges of blocks
+    /// ([`SetTotals`](crate::set_totals::SetTotals)).
+    pub fn has_joined_states(self) -> bool {
+        self == Self::Statistics
+    }
+
     pub(crate) fn product(self, chain: &Arc<OfChain>) -> Box<dyn Product> {
         match self {
             Self::Transactions => Box::new(transactions::Transactions),

@@ -142,6 +142,10 @@ def audit_data(
     signatures_wanted: str,
     hear: Hear,
 ) -> dict[str, Any]: ...
+def join_states(before: bytes, next: bytes) -> bytes: ...
+def sets_after(
+    before: bytes, states: list[bytes]
+) -> tuple[list[int], list[int], list[int], list[int], list[bytes | None]]: ...
 def index_chain(
     blocks: list[str],
     network: str,

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from distributed import as_completed, get_worker
+from distributed import as_completed
 
-from ._blockmill import Chain, IncompleteError, UsageError, index_chain
+from ._blockmill import Chain, IncompleteError, UsageError, index_chain, join_states, sets_after
 from ._shared import OnProgress, PathLike, Paths, Progress, hear_with, path_text, path_texts
 from ._tasks import Tasks, stop_if_cancelled
 from .tables import Table
@@ -24,10 +24,16 @@ if TYPE_CHECKING:
 FILTERS = "filters"
 
 STATISTICS = "statistics"
-"""Its rows rest on the set after all blocks below: one task makes them all."""
 
-HEADER_OF_NONE = bytes(32)
-"""The header of the filter before the first one."""
+STATE = "state"
+"""The column of what each block and those below it in its range change in the set."""
+
+OF_SETS = ("txouts", "bogosize", "total_amount", "total_unspendable_amount", "muhash")
+"""The columns of statistics that rest on the set after all blocks below."""
+
+OF_NONE = {FILTERS: bytes(32), STATISTICS: b""}
+"""The tables whose rows rest on all blocks below, and what the first rows rest on: the header of the
+filter before the first one, and the state of no blocks."""
 
 
 def _index(name: str, blocks: list[str], network: str, challenge: bytes | None) -> Chain:
@@ -62,52 +68,27 @@ def _write(batches: Iterable[pyarrow.RecordBatch], schema: pyarrow.Schema, file:
 def _rows(
     name: str, chain: Chain, table: str, first: int, last: int, binary: bool, threads: int, file: str
 ) -> bytes:
-    """Writes the rows of some blocks. Returns the hashes of their filters, one after the other."""
+    """Writes the rows of some blocks. Returns what the rows above rest on: the hashes of their
+    filters, one after the other, or what they change in the set."""
     import pyarrow
 
-    # Filters have their headers when all filters below are known.
+    # What rests on the blocks below is put in when all of those are known.
     rows = Table(table, chain.table(table, first, last, binary, threads, False, True))
     look = stop_if_cancelled(name)
-    hashes: list[bytes] = []
+    rest: list[bytes] = []
 
     def batches() -> Iterator[pyarrow.RecordBatch]:
         for batch in rows.batches():
             look(Progress(phase="blocks", share=0.0))
             if table == FILTERS:
-                hashes.extend(_bytes_of(batch["filter_hash"]))
+                rest.extend(_bytes_of(batch["filter_hash"]))
+            elif table == STATISTICS:
+                rest[:] = [batch[STATE][-1].as_py()]
             yield batch
 
-    to = _without_headers(Path(file)) if table == FILTERS else Path(file)
+    to = _incomplete(Path(file)) if table in OF_NONE else Path(file)
     _write(batches(), pyarrow.schema(rows), to)
-    return b"".join(hashes)
-
-
-def _whole_rows(
-    name: str, chain: Chain, table: str, partition: int, binary: bool, threads: int, files: list[str]
-) -> bytes:
-    """Writes the rows of all blocks, in one pass over them."""
-    import pyarrow
-
-    threads = max(threads, get_worker().state.nthreads)
-    rows = Table(table, chain.table(table, 0, chain.height, binary, threads, False, False))
-    look = stop_if_cancelled(name)
-    schema = pyarrow.schema(rows)
-    waiting: list[pyarrow.RecordBatch] = []
-    number = 0
-    for batch in rows.batches():
-        look(Progress(phase="blocks", share=0.0))
-        first, end = batch["height"][0].as_py(), batch["height"][-1].as_py() + 1
-        # A row for each block, so rows are counted as heights are.
-        while first < end:
-            length = min(end, (number + 1) * partition) - first
-            waiting.append(batch.slice(batch.num_rows - (end - first), length))
-            first += length
-            if first == (number + 1) * partition:
-                _write(waiting, schema, Path(files[number]))
-                waiting, number = [], number + 1
-    if waiting:
-        _write(waiting, schema, Path(files[number]))
-    return b""
+    return b"".join(rest)
 
 
 def _bytes_of(ids: pyarrow.Array) -> Iterator[bytes]:
@@ -120,28 +101,66 @@ def _header(filter_hash: bytes, before: bytes) -> bytes:
     return sha256(sha256(filter_hash + before).digest()).digest()
 
 
-def _without_headers(file: Path) -> Path:
-    """The file of filters that have no headers yet."""
+def _above(table: str, before: bytes, part: bytes) -> bytes:
+    """What the rows above a part rest on."""
+    if table == STATISTICS:
+        return join_states(before, part)
+    for at in range(0, len(part), 32):
+        before = _header(part[at : at + 32], before)
+    return before
+
+
+def _incomplete(file: Path) -> Path:
+    """The file of rows without what rests on the blocks below."""
     return file.with_name(file.name + ".part")
 
 
-def _complete(file: str, before: bytes) -> None:
-    """Gives the filters of a file their headers, which rest on the header before them."""
+def _shown(ids: Iterable[bytes | None], form: pyarrow.DataType) -> list[bytes | str | None]:
+    """Ids in the form of a column."""
+    import pyarrow
+
+    if pyarrow.types.is_fixed_size_binary(form):
+        return list(ids)
+    return [given if given is None else given.hex() for given in ids]
+
+
+def _headers(group: pyarrow.Table, before: bytes) -> tuple[dict[str, list[Any]], bytes]:
+    headers = []
+    for filter_hash in _bytes_of(group["filter_hash"]):
+        before = _header(filter_hash, before)
+        headers.append(before[::-1])
+    form = group.schema.field("filter_header").type
+    return {"filter_header": _shown(headers, form)}, before
+
+
+def _sets(group: pyarrow.Table, before: bytes) -> dict[str, list[Any]]:
+    *figures, hashes = sets_after(before, group[STATE].to_pylist())
+    form = group.schema.field("muhash").type
+    return dict(zip(OF_SETS, [*figures, _shown(hashes, form)], strict=True))
+
+
+def _complete(table: str, file: str, before: bytes) -> None:
+    """Gives the rows of a file what rests on the blocks below."""
+    import pyarrow
     import pyarrow.parquet
 
-    with pyarrow.parquet.ParquetFile(_without_headers(Path(file))) as source:
-        schema = source.schema_arrow
+    with pyarrow.parquet.ParquetFile(_incomplete(Path(file))) as source:
         groups = [source.read_row_group(number) for number in range(source.num_row_groups)]
-    at = schema.get_field_index("filter_header")
-    column = schema.field(at)
+        schema = source.schema_arrow
     batches = []
     for group in groups:
-        headers = []
-        for filter_hash in _bytes_of(group["filter_hash"]):
-            before = _header(filter_hash, before)
-            shown = before[::-1]
-            headers.append(shown if pyarrow.types.is_fixed_size_binary(column.type) else shown.hex())
-        batches.extend(group.set_column(at, column, pyarrow.array(headers, column.type)).to_batches())
+        if table == FILTERS:
+            columns, before = _headers(group, before)
+        else:
+            # The states of a file go on from its first row.
+            columns = _sets(group, before)
+            group = group.drop_columns([STATE])
+        for name, column in columns.items():
+            field = group.schema.field(name)
+            at = group.schema.get_field_index(name)
+            group = group.set_column(at, field, pyarrow.array(column, field.type))
+        schema = group.schema
+        batches.extend(group.to_batches())
     _write(batches, schema, Path(file))
 
 
@@ -197,24 +216,20 @@ def export(
                 name, f"{first:07}", _rows, chain, name, first, last, binary, threads, str(file), named=True
             ): last - first + 1
             for name in names
-            if name != STATISTICS
             for (first, last), file in zip(ranges, files[name], strict=True)
         }
-        if STATISTICS in names:
-            of_all = [str(file) for file in files[STATISTICS]]
-            arguments = (chain, STATISTICS, partition, binary, threads, of_all)
-            parts[tasks.submit(STATISTICS, "0", _whole_rows, *arguments, named=True)] = height + 1
         whole, done = sum(parts.values()), 0
-        hashes: dict[str, bytes] = {}
+        rest: dict[str, bytes] = {}
         for part in as_completed(parts):
             # It raises what has gone wrong.
-            hashes[str(part.key)] = part.result()
+            rest[str(part.key)] = part.result()
             done += parts[part]
             if progress is not None:
                 progress(Progress(phase="blocks", share=done / whole, seconds=monotonic() - start))
-        if FILTERS in names:
-            of_filters = [hashes[str(part.key)] for part in parts if f"-{FILTERS}-" in str(part.key)]
-            _complete_all(tasks, of_filters, files[FILTERS])
+        for name in names:
+            if name in OF_NONE:
+                of_table = [rest[str(part.key)] for part in parts if f"-{name}-" in str(part.key)]
+                _complete_all(tasks, name, of_table, files[name])
         return files
     except BaseException:
         tasks.cancel()
@@ -223,14 +238,13 @@ def export(
         tasks.release()
 
 
-def _complete_all(tasks: Tasks, hashes: list[bytes], files: list[Path]) -> None:
-    """Gives all filters their headers, by the hashes of the filters of each file."""
-    before, completed = HEADER_OF_NONE, []
-    for number, (of_file, file) in enumerate(zip(hashes, files, strict=True)):
-        completed.append(tasks.submit("header", f"{number:07}", _complete, str(file), before))
-        for at in range(0, len(of_file), 32):
-            before = _header(of_file[at : at + 32], before)
+def _complete_all(tasks: Tasks, table: str, rest: list[bytes], files: list[Path]) -> None:
+    """Completes all rows of a table, by what those of each file leave to the next one."""
+    before, completed = OF_NONE[table], []
+    for number, (of_file, file) in enumerate(zip(rest, files, strict=True)):
+        completed.append(tasks.submit(f"complete-{table}", f"{number:07}", _complete, table, str(file), before))
+        before = _above(table, before, of_file)
     for task in completed:
         task.result()
     for file in files:
-        _without_headers(file).unlink()
+        _incomplete(file).unlink()
