@@ -7,6 +7,7 @@
 //! - `connect`: block files to a validated UTXO set, ours beside Core's, or beside an earlier
 //!   `blockmill`; also with less memory than the coins take;
 //! - `audit`: whole chains validated in any order, beside `connect` and Core's daemon;
+//! - `tables`: the flat tables of `export`, beside the indexes of Core's daemon;
 //! - `race`: `connect`, `audit` and the daemon over somebody's own block files;
 //! - `node`: the daemon in a data directory of ours;
 //! - `signatures`: signature checks verified many at once, beside libsecp256k1, and hashes;
@@ -30,6 +31,7 @@ mod options;
 mod queues;
 mod race;
 mod signatures;
+mod tables;
 
 pub use blockmill_harness::{Failure, Wrong};
 pub use options::{Options, Usage};
@@ -43,7 +45,7 @@ use std::path::{Path, PathBuf};
 type Bench = fn(&Options, Progress<'_>) -> Result<Report, Failure>;
 
 /// The benchmarks, each with what it measures.
-const BENCHES: [(&str, &str, Bench); 8] = [
+const BENCHES: [(&str, &str, Bench); 9] = [
     (
         "connect",
         "block files to a validated set, beside Core's ChainstateManager",
@@ -66,6 +68,11 @@ const BENCHES: [(&str, &str, Bench); 8] = [
         "audit",
         "whole chains validated in any order, beside bitcoind",
         audit::report,
+    ),
+    (
+        tables::NAME,
+        "flat tables of blocks, beside bitcoind's indexes where it is given",
+        tables::report,
     ),
     (
         race::NAME,

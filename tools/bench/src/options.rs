@@ -34,7 +34,7 @@ pub struct Options {
     /// For connect: run an earlier blockmill command in turns with this one, and no other peer
     #[arg(long, value_name = "PATH")]
     pub before: Option<PathBuf>,
-    /// For connect, audit and race: add rows of Bitcoin Core's daemon over the same blocks
+    /// For connect, audit, tables and race: add rows of Bitcoin Core's daemon over the same blocks
     #[arg(long, value_name = "PATH")]
     pub bitcoind: Option<PathBuf>,
     /// For connect: add a chain of 6 million inputs and 23 million coins; its runs take minutes

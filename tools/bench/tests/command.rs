@@ -74,6 +74,7 @@ fn chains_run_if_the_command_is_there() {
     check("connect", &["--big"], 7);
     check("connect", &["--before", blockmill.to_str().expect("a path")], 5);
     check("audit", &[], 2);
+    check("tables", &[], 1);
 }
 
 /// Wrong usage: nothing on standard output, and these words said.

@@ -9,8 +9,9 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const BEGIN: &str = "<!--projection-->\n";
-const END: &str = "<!--/projection-->\n";
+/// The marks around what is made of results.
+const VALIDATION: [&str; 2] = ["<!--projection-->\n", "<!--/projection-->\n"];
+const EXPORTS: [&str; 2] = ["<!--exports-->\n", "<!--/exports-->\n"];
 
 /// The figure that stands on other pages, too: hours of two cores of the first column.
 const HOURS: &str = "main-network-hours";
@@ -203,11 +204,35 @@ fn tables(plan: &Value, columns: &[(String, Costs)]) -> String {
     text
 }
 
-/// The page with other tables. None: the page has no marks for them.
-fn with_tables(page: &str, tables: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{tables}\n{END}{after}"))
+/// The table of what `export` writes, by what each row of `blockmill-bench tables` costs a byte of
+/// blocks.
+fn exports(plan: &Value, measured: &Measured) -> String {
+    let mut text = String::new();
+    let words = ["CPU ns a byte of blocks", "hours, 2 cores", "hours, 16 cores"].map(str::to_owned);
+    row(&mut text, "table", words.into_iter());
+    row(&mut text, "---", (0..3).map(|_| "---".to_owned()));
+    let bytes = number(&plan["network"]["bytes"], "bytes");
+    for found in measured.0["rows"].as_array().expect("rows") {
+        let what = found["what"].as_str().expect("a table");
+        let figure = |name: &str| number(&found[name], what);
+        // The indexes of Core's daemon are made by one thread, which a start of the daemon comes
+        // before.
+        let (each, cores) = match what.ends_with("index") {
+            true => (figure("seconds_median") / figure("count"), [1.0, 1.0]),
+            false => (figure("cpu_us_each") / 1e6, [2.0, 16.0]),
+        };
+        let [few, many] = cores.map(|cores| short(each * bytes / 3600.0 / cores));
+        let cells = [short(each * 1e9), few, many];
+        row(&mut text, what, cells.into_iter());
+    }
+    text
+}
+
+/// The page with other tables. None: the page has no such marks.
+fn with_tables(page: &str, [begin, end]: [&str; 2], tables: &str) -> Option<String> {
+    let (before, rest) = page.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}\n{tables}\n{end}{after}"))
 }
 
 #[test]
@@ -228,7 +253,9 @@ fn the_page_has_what_was_measured() {
         measured
     };
     let columns = columns(&plan, &measured);
-    let wanted = with_tables(&page, &tables(&plan, &columns)).expect("marks for the tables");
+    let wanted = with_tables(&page, VALIDATION, &tables(&plan, &columns)).expect("marks for the tables");
+    let exports = exports(&plan, &measured(&plan["exports"]));
+    let wanted = with_tables(&wanted, EXPORTS, &exports).expect("marks for the exports");
     let hours = short(columns[0].1.hours(&plan["network"]).iter().sum::<f64>() / 2.0);
     let path = docs.join("figures.json");
     let figures = read(&path);
@@ -300,9 +327,18 @@ fn costs_times_counts_are_hours() {
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
-    let page = format!("a\n{BEGIN}old\n{END}b\n");
-    let filled = with_tables(&page, "new\n").unwrap();
-    assert_eq!(filled, format!("a\n{BEGIN}\nnew\n\n{END}b\n"));
-    assert_eq!(with_tables(&filled, "new\n").unwrap(), filled);
-    assert!(with_tables("nothing", "new\n").is_none());
+    let measured = Measured(serde_json::json!({"rows": [
+        {"what": "inputs", "cpu_us_each": 0.002},
+        {"what": "some index", "cpu_us_each": 1, "seconds_median": 3.0, "count": 1e9},
+    ]}));
+    let text = exports(&plan, &measured);
+    for line in ["| inputs | 2.0 | 1.0 | 0.12 |", "| some index | 3.0 | 3.0 | 3.0 |"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let [begin, end] = EXPORTS;
+    let page = format!("a\n{begin}old\n{end}b\n");
+    let filled = with_tables(&page, EXPORTS, "new\n").unwrap();
+    assert_eq!(filled, format!("a\n{begin}\nnew\n\n{end}b\n"));
+    assert_eq!(with_tables(&filled, EXPORTS, "new\n").unwrap(), filled);
+    assert!(with_tables("nothing", EXPORTS, "new\n").is_none());
 }

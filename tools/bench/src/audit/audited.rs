@@ -12,15 +12,15 @@ pub(super) const AUDIT: &str = "audit";
 pub(super) const BITCOIND: &str = "bitcoind";
 
 /// A chain in files as Bitcoin Core has them, with a snapshot of its set.
-pub(super) struct Audited {
+pub(crate) struct Audited {
     program: PathBuf,
-    pub(super) site: Site,
+    pub(crate) site: Site,
     signatures: &'static str,
 }
 
 impl Audited {
     /// Makes a chain. Its undo data is that of `connect`, or of the daemon.
-    pub(super) fn make(options: &Options, spec: &ChainSpec, signatures: &'static str) -> Result<Self, Failure> {
+    pub(crate) fn make(options: &Options, spec: &ChainSpec, signatures: &'static str) -> Result<Self, Failure> {
         let program = options.blockmill()?;
         let site = Site::make(spec, options.bitcoind.as_deref())?;
         let this = Self {
@@ -75,7 +75,7 @@ impl Audited {
     }
 
     /// The folder with block files and undo files.
-    pub(super) fn blocks(&self) -> PathBuf {
+    pub(crate) fn blocks(&self) -> PathBuf {
         self.site
             .daemon
             .as_ref()

@@ -9,7 +9,8 @@ mod audited;
 use crate::connect::{IN_LANES, MIXED, ONE_BY_ONE, UTXO, spec};
 use crate::options::Options;
 use crate::signatures::lanes_are_fast;
-use audited::{AUDIT, Audited, BITCOIND};
+pub(crate) use audited::Audited;
+use audited::{AUDIT, BITCOIND};
 use blockmill_chaingen::Profile;
 use blockmill_harness::{Failure, Progress, Report, Row, Turns};
 

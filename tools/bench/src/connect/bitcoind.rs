@@ -5,8 +5,9 @@ use crate::node::{Node, last_tip};
 use crate::options::temporary_directory;
 use blockmill_block::Network;
 use blockmill_chaingen::Summary;
-use blockmill_harness::{Failure, Run, at, finish};
+use blockmill_harness::{Failure, Run, at, finish, finish_watched};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use tempfile::TempDir;
 
 /// Memory for coins in MiB where nothing else is said: Core's default, and its library offers no
@@ -66,6 +67,41 @@ impl Daemon {
         Ok((run, last_tip(&log).to_owned()))
     }
 
+    /// Makes an index anew, which `option` turns on. The time is that of the index's thread, and the
+    /// CPU time that of the daemon, which starts, and ends when the thread has.
+    pub(crate) fn index(&self, option: &str, thread: &str) -> Result<Run, Failure> {
+        let _ = std::fs::remove_file(self.node.log());
+        let indexes = self.blocks().with_file_name("indexes");
+        match std::fs::remove_dir_all(&indexes) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(at(&indexes)(error)),
+            _ => {}
+        }
+        let said = || std::fs::read_to_string(self.node.log()).unwrap_or_default();
+        let pid = self.blocks().with_file_name("bitcoind.pid");
+        let mut is_told = false;
+        let mut tick = || {
+            if !is_told && said().contains(&format!("{thread} thread exit")) {
+                let process = std::fs::read_to_string(&pid).unwrap_or_default();
+                is_told = Command::new("kill")
+                    .arg(process.trim())
+                    .status()
+                    .is_ok_and(|done| done.success());
+            }
+        };
+        let mut daemon = self.node.daemon();
+        daemon.args(["-server=0", "-logtimemicros=1", option]);
+        let (finished, status) = finish_watched(&mut daemon, &mut tick)?;
+        if !status.success() {
+            return Err(format!("bitcoind {option}: {status}").into());
+        }
+        let seconds = seconds_of(&said(), thread).ok_or("the log does not say when the index was made")?;
+        let run = Run {
+            seconds,
+            ..finished.run
+        };
+        Ok(run.with("anonymous_mib", finished.anonymous_mib))
+    }
+
     /// Runs the daemon until it has reached the height of the chain.
     fn run(&self, more: &[&str], threads: usize, cache_mib: u32) -> Result<Run, Failure> {
         // The daemon would append to the log of an earlier run.
@@ -74,6 +110,20 @@ impl Daemon {
         let finished = finish(command.args(more), "bitcoind")?;
         Ok(finished.run.with("anonymous_mib", finished.anonymous_mib))
     }
+}
+
+/// The time from the start of a thread to its end, by a log with microseconds. The thread takes less
+/// than a day.
+fn seconds_of(log: &str, thread: &str) -> Option<f64> {
+    let moment = |what: &str| {
+        let line = log
+            .lines()
+            .find(|line| line.ends_with(&format!("{thread} thread {what}")))?;
+        let mut clock = line.get(11..26)?.split(':').map(|part| part.parse::<f64>().ok());
+        let (hours, minutes, seconds) = (clock.next()??, clock.next()??, clock.next()??);
+        Some(hours * 3600.0 + minutes * 60.0 + seconds)
+    };
+    Some((moment("exit")? - moment("start")?).rem_euclid(86_400.0))
 }
 
 #[cfg(test)]
@@ -94,6 +144,14 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path
+    }
+
+    #[test]
+    fn the_time_of_a_thread() {
+        let log = "2026-11-26T23:59:59.500000Z [x] x thread start\n2026-11-26T23:59:59.600000Z [y] y thread start\n\
+                   2026-11-27T00:00:01.250000Z [y] y thread exit\n";
+        assert!((seconds_of(log, "y").unwrap() - 1.65).abs() < 1e-6);
+        assert_eq!(seconds_of(log, "x"), None);
     }
 
     #[test]
