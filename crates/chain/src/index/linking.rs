@@ -338,7 +338,26 @@ impl HeaderIndex {
             self.headers.insert(self.rank(id), parent);
             self.link_from(id, self.arrivals);
         }
-        let mut next = Some(tip).filter(|_| any);
+        if any {
+            self.note_connected(tip);
+            self.order_is_stale = true;
+        }
+    }
+
+    /// Forgets when copies came: the search that is under way gives all of them their order, as in
+    /// a new process, for which the chain up to `tip` is the one that was connected before.
+    pub(crate) fn forget_order(&mut self, tip: BlockId) {
+        self.note_connected(tip);
+        self.came_before = HashMap::new();
+        for entry in &mut self.entries {
+            entry.is_sound = false;
+        }
+        self.order_is_stale = true;
+    }
+
+    /// Puts a chain of linked blocks before all others.
+    fn note_connected(&mut self, tip: BlockId) {
+        let mut next = Some(tip);
         while let Some(id) = next.filter(|&id| self.entry(id).sequence != CONNECTED_BEFORE) {
             let before = self.rank(id);
             self.entry_mut(id).sequence = CONNECTED_BEFORE;
@@ -346,7 +365,6 @@ impl HeaderIndex {
             self.headers.change(&before, self.rank(id));
             next = self.entry(id).parent;
         }
-        self.order_is_stale |= any;
     }
 }
 

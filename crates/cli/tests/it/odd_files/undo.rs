@@ -1,6 +1,6 @@
 //! Undo files: records that are missing, damaged, or in another order than the blocks.
 
-use super::{Answers, TIP, clear, undo_record, undo_records, write};
+use super::{Answers, TIP, clear, sibling, undo_record, undo_records, write};
 use crate::common::Scratch;
 use bitcoin::hashes::Hash;
 use serde_json::Value;
@@ -96,16 +96,7 @@ fn undo_data_in_any_order() {
     std::fs::write(&rev, [&undo[..137].concat(), &undo[138][..], &undo[137]].concat()).unwrap();
     end_before_undo(&Answers::of(&scratch, &folder), 139);
     // That of a block beside the chain is there.
-    let mut stale = parsed(139);
-    stale.txdata.truncate(1);
-    stale.txdata[0].input[0].witness.clear();
-    stale.txdata[0].output.truncate(1);
-    stale.header.merkle_root = stale.compute_merkle_root().unwrap();
-    while stale.header.validate_pow(stale.header.target()).is_err() {
-        stale.header.nonce += 1;
-    }
-    let bytes = bitcoin::consensus::serialize(&stale);
-    let stale_record = [magic, &(bytes.len() as u32).to_le_bytes(), &bytes].concat();
+    let (stale_record, stale) = sibling(&blocks[139]);
     write(
         &folder,
         &[&blocks[..139].concat(), &stale_record, &blocks[139..].concat()],
