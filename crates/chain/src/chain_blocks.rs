@@ -3,6 +3,7 @@
 
 mod advance;
 mod files;
+mod siblings;
 mod undo;
 
 pub use advance::Unknown;

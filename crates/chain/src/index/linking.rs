@@ -226,7 +226,8 @@ impl HeaderIndex {
         }
     }
 
-    fn children(&self, id: BlockId) -> impl Iterator<Item = BlockId> {
+    /// The known blocks above a block.
+    pub(crate) fn children(&self, id: BlockId) -> impl Iterator<Item = BlockId> {
         std::iter::successors(self.entry(id).first_child, |&child| self.entry(child).next_sibling)
     }
 

@@ -1,0 +1,76 @@
+//! Undo data of blocks that have one parent. An undo file has nothing to tell these apart, if the
+//! blocks have the same number of transactions with the same numbers of inputs. The coins do: the
+//! block at a coin's height makes the output that an input names.
+
+use super::ChainBlocks;
+use crate::copies::read_copy;
+use blockmill_block::{Block, BlockUndo, CoinRef, OutPoint};
+
+/// Coins whose blocks are read for one record at most. Usually the first one tells.
+const LOOKS_MAX: usize = 64;
+
+impl ChainBlocks {
+    /// Whether undo data that fits a block of the chain is that of another block with the same
+    /// parent, which lies in the files, too.
+    pub(super) fn is_of_sibling(&self, height: u32, block: &Block, undo: &BlockUndo) -> bool {
+        if undo.coins().is_empty() {
+            return false;
+        }
+        let mut siblings = self.siblings(height);
+        siblings.any(|sibling| undo.fits(&sibling) && self.is_of_other(height, block, &sibling, undo))
+    }
+
+    /// The blocks in the files that have the parent of a block of the chain.
+    fn siblings(&self, height: u32) -> impl Iterator<Item = Block> {
+        let own = self.chain.get(height as usize).copied();
+        let parent = own.and_then(|own| self.index.entry(own).parent);
+        let children = parent.into_iter().flat_map(|parent| self.index.children(parent));
+        let others = children.filter(move |&id| Some(id) != own);
+        others.filter_map(move |id| {
+            let hash = &self.index.entry(id).hash;
+            let mut positions = self.index.positions(id);
+            positions.find_map(|position| read_copy(&self.files, position, hash, self.params(), height).ok())
+        })
+    }
+
+    /// Whether the first coin that tells is one that `other` spends and `block` does not.
+    fn is_of_other(&self, height: u32, block: &Block, other: &Block, undo: &BlockUndo) -> bool {
+        let inputs = inputs(block).zip(inputs(other)).zip(undo.coins().iter());
+        let different = inputs.filter(|((own, others), _)| own != others);
+        for ((own, others), coin) in different.take(LOOKS_MAX) {
+            let [own, others] = if coin.height == height {
+                [makes(block, &own, coin), makes(other, &others, coin)]
+            } else {
+                // Where that block cannot be read, this coin tells nothing.
+                let Ok(maker) = self.block(coin.height) else { continue };
+                [makes(&maker, &own, coin), makes(&maker, &others, coin)]
+            };
+            if own != others {
+                return others;
+            }
+        }
+        false
+    }
+}
+
+/// The outpoints that a block spends.
+fn inputs(block: &Block) -> impl Iterator<Item = OutPoint> {
+    let inputs = block
+        .transactions()
+        .skip(1)
+        .flat_map(|transaction| transaction.inputs());
+    inputs.map(|input| input.previous_output())
+}
+
+/// Whether a block makes this coin under this outpoint.
+fn makes(block: &Block, outpoint: &OutPoint, coin: CoinRef<'_>) -> bool {
+    let mut transactions = block.transactions();
+    let Some(transaction) = transactions.find(|transaction| transaction.txid() == outpoint.txid) else {
+        return false;
+    };
+    (outpoint.vout as usize) < transaction.output_count() && {
+        let output = transaction.output(outpoint.vout as usize);
+        (output.value(), output.script_pubkey(), transaction.is_coinbase())
+            == (coin.value, coin.script_pubkey, coin.is_coinbase)
+    }
+}
