@@ -89,10 +89,9 @@ impl ChainBlocks {
         blocks
     }
 
-    /// The chain of most work in an index, with records of files.
-    pub(crate) fn of_records(index: HeaderIndex, files: BlockFiles, records: Vec<Record>) -> Self {
-        let best = index.best_header();
-        let mut blocks = Self::up_to(index, best);
+    /// The chain in an index that ends in a block, with records of files.
+    pub(crate) fn of_records(index: HeaderIndex, tip: BlockId, files: BlockFiles, records: Vec<Record>) -> Self {
+        let mut blocks = Self::up_to(index, tip);
         blocks.files = files;
         blocks.add_copies(records);
         blocks

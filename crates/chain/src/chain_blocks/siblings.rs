@@ -4,7 +4,9 @@
 
 use super::ChainBlocks;
 use crate::copies::read_copy;
+use crate::index::BlockId;
 use blockmill_block::{Block, BlockUndo, CoinRef, OutPoint};
+use blockmill_blockfiles::Record;
 
 /// Coins whose blocks are read for one record at most. Usually the first one tells.
 const LOOKS_MAX: usize = 64;
@@ -20,13 +22,30 @@ impl ChainBlocks {
         siblings.any(|sibling| undo.fits(&sibling) && self.is_of_other(height, block, &sibling, undo))
     }
 
-    /// The blocks in the files that have the parent of a block of the chain.
-    fn siblings(&self, height: u32) -> impl Iterator<Item = Block> {
+    /// The known blocks that have the parent of a block of the chain.
+    fn sibling_ids(&self, height: u32) -> impl Iterator<Item = BlockId> {
         let own = self.chain.get(height as usize).copied();
         let parent = own.and_then(|own| self.index.entry(own).parent);
         let children = parent.into_iter().flat_map(|parent| self.index.children(parent));
-        let others = children.filter(move |&id| Some(id) != own);
-        others.filter_map(move |id| {
+        children.filter(move |&id| Some(id) != own)
+    }
+
+    /// Where blocks beside the chain lie whose parents are in it, below the tip.
+    pub(crate) fn beside(&self) -> Vec<Record> {
+        let ids = (1..=self.height()).flat_map(|height| self.sibling_ids(height));
+        let records = ids.flat_map(|id| {
+            let (header, hash) = (self.index.header(id), self.index.entry(id).hash);
+            let positions = self.index.positions(id);
+            positions.map(move |position| Record { position, header, hash })
+        });
+        let mut records: Vec<Record> = records.collect();
+        records.sort_by_key(|record| (record.position.file, record.position.offset));
+        records
+    }
+
+    /// The blocks in the files that have the parent of a block of the chain.
+    fn siblings(&self, height: u32) -> impl Iterator<Item = Block> {
+        self.sibling_ids(height).filter_map(move |id| {
             let hash = &self.index.entry(id).hash;
             let mut positions = self.index.positions(id);
             positions.find_map(|position| read_copy(&self.files, position, hash, self.params(), height).ok())

@@ -3,8 +3,11 @@
 use super::{Answers, TIP, clear, remade, sibling, undo_record, undo_records, write};
 use crate::common::{Scratch, blockmill, run};
 use bitcoin::hashes::Hash;
-use blockmill_block::BlockUndo;
+use blockmill_block::{BlockUndo, Network};
+use blockmill_chain::ChainBlocks;
+use blockmill_rules::Params;
 use serde_json::Value;
+use std::sync::atomic::AtomicBool;
 
 /// A node that runs writes a block before its undo data: the rows end with a word.
 #[test]
@@ -190,6 +193,21 @@ fn undo_data_of_a_sibling() {
         export.args(["export", "blocks", "--format", "jsonl", "--out", "-", "--data"]);
         let of_data = run(export.arg(scratch.join("odd-data"))).ends_with(0);
         assert!(of_data.stdout == answers.export.stdout);
+        // The chain that workers of a cluster get.
+        let params = Params::new(Network::Regtest, None);
+        let found = ChainBlocks::of_files(
+            std::slice::from_ref(&folder),
+            &[],
+            &params,
+            &AtomicBool::new(false),
+            &mut (),
+        );
+        let bytes = found.unwrap().unwrap().to_bytes();
+        let of_bytes = ChainBlocks::from_bytes(&bytes, &params).unwrap();
+        let mut data = Vec::new();
+        of_bytes.read(height as u32).unwrap().undo.write(&mut data);
+        assert!(data == own[8..own.len() - 32]);
+        assert!(of_bytes.to_bytes() == bytes);
     }
     std::fs::write(&rev, [&below[..], &of_other].concat()).unwrap();
     end_before_undo(&Answers::of(&scratch, &folder), height as u64 - 1);
