@@ -238,7 +238,8 @@ impl Telemetry {
         }
     }
 
-    /// As [`take_findings`](Self::take_findings), for the directory's own blocks, before all others.
+    /// As [`take_findings`](Self::take_findings), for the directory's own blocks, before all
+    /// others.
     pub(crate) fn take_own_findings(&mut self, findings: &mut ImportFindings) {
         if !findings.rejected.is_empty() || !findings.unreadable.is_empty() {
             self.take_findings(findings);
@@ -252,7 +253,7 @@ impl Telemetry {
     /// Forgets the findings that another import of the same files makes again: all but those of the
     /// directory's own blocks, and blocks that have failed.
     pub(crate) fn begin_again(&mut self, index: &HeaderIndex) {
-        let own = self.own.rejected;
+        let own = self.own.rejected.min(self.rejected.len());
         let mut others = self.rejected.split_off(own);
         others.retain(|rejected| index.find(&rejected.hash).is_some_and(|id| index.entry(id).failed));
         self.rejected.append(&mut others);
