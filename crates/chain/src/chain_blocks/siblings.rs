@@ -8,18 +8,22 @@ use crate::index::BlockId;
 use blockmill_block::{Block, BlockUndo, CoinRef, OutPoint};
 use blockmill_blockfiles::Record;
 
-/// Coins whose blocks are read for one record at most. Usually the first one tells.
+/// Blocks that are read for the undo data of one, at most: those beside it, and those that made the
+/// coins. Usually two tell.
 const LOOKS_MAX: usize = 64;
 
 impl ChainBlocks {
     /// Whether undo data that fits a block of the chain is that of another block with the same
-    /// parent, which lies in the files, too.
-    pub(super) fn is_of_sibling(&self, height: u32, block: &Block, undo: &BlockUndo) -> bool {
-        if undo.coins().is_empty() {
+    /// parent, which lies in the files, too. `looks` counts the blocks that were read.
+    pub(super) fn is_of_sibling(&self, height: u32, block: &Block, undo: &BlockUndo, looks: &mut usize) -> bool {
+        if undo.coins().is_empty() || *looks >= LOOKS_MAX {
             return false;
         }
-        let mut siblings = self.siblings(height);
-        siblings.any(|sibling| undo.fits(&sibling) && self.is_of_other(height, block, &sibling, undo))
+        let mut siblings = self.sibling_ids(height);
+        siblings.any(|id| {
+            let sibling = self.sibling(id, height, looks);
+            sibling.is_some_and(|sibling| undo.fits(&sibling) && self.is_of_other(height, block, &sibling, undo, looks))
+        })
     }
 
     /// The known blocks that have the parent of a block of the chain.
@@ -43,20 +47,23 @@ impl ChainBlocks {
         records
     }
 
-    /// The blocks in the files that have the parent of a block of the chain.
-    fn siblings(&self, height: u32) -> impl Iterator<Item = Block> {
-        self.sibling_ids(height).filter_map(move |id| {
-            let hash = &self.index.entry(id).hash;
-            let mut positions = self.index.positions(id);
-            positions.find_map(|position| read_copy(&self.files, position, hash, self.params(), height).ok())
+    /// A block beside the chain.
+    fn sibling(&self, id: BlockId, height: u32, looks: &mut usize) -> Option<Block> {
+        let hash = &self.index.entry(id).hash;
+        self.index.positions(id).find_map(|position| {
+            let read = || read_copy(&self.files, position, hash, self.params(), height).ok();
+            may_look(looks).then(read).flatten()
         })
     }
 
     /// Whether the first coin that tells is one that `other` spends and `block` does not.
-    fn is_of_other(&self, height: u32, block: &Block, other: &Block, undo: &BlockUndo) -> bool {
+    fn is_of_other(&self, height: u32, block: &Block, other: &Block, undo: &BlockUndo, looks: &mut usize) -> bool {
         let inputs = inputs(block).zip(inputs(other)).zip(undo.coins().iter());
         let different = inputs.filter(|((own, others), _)| own != others);
-        for ((own, others), coin) in different.take(LOOKS_MAX) {
+        for ((own, others), coin) in different {
+            if !may_look(looks) {
+                return false;
+            }
             let [own, others] = if coin.height == height {
                 [makes(block, &own, coin), makes(other, &others, coin)]
             } else {
@@ -70,6 +77,12 @@ impl ChainBlocks {
         }
         false
     }
+}
+
+/// Whether one more block may be read, which is counted.
+fn may_look(looks: &mut usize) -> bool {
+    *looks += 1;
+    *looks <= LOOKS_MAX
 }
 
 /// The outpoints that a block spends.

@@ -33,6 +33,8 @@ pub struct UndoSearch {
     /// Number of the copy whose undo file is being searched.
     copy: usize,
     cursor: UndoCursor,
+    /// Blocks that were read to tell siblings apart.
+    looks: usize,
 }
 
 impl ChainBlocks {
@@ -193,7 +195,7 @@ impl ChainBlocks {
                 .find(&self.files, position.file, magic, block, rank, &mut search.cursor);
             match found {
                 // The record that is looked for may come later.
-                Ok(undo) if self.is_of_sibling(height, block, &undo) => continue,
+                Ok(undo) if self.is_of_sibling(height, block, &undo, &mut search.looks) => continue,
                 Ok(undo) => return Ok(undo),
                 // The error of any file is more use than that there is no file.
                 Err(error) if problem == RevError::NoFile => problem = error,
