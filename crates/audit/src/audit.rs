@@ -199,7 +199,7 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
             done += run.heights.count();
             bad.extend(run.unverified);
         };
-        verification.run(&[heights.clone()], &|_, ()| Ok(()), observer, &mut take)?;
+        verification.run(std::slice::from_ref(&heights), &|_, ()| Ok(()), observer, &mut take)?;
         if done < heights.count() {
             return Err(AuditError::Stopped);
         }
