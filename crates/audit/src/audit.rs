@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Blocks below the tip in whose records the block of a set is looked for, if it is not in the chain
-/// of the others. A node writes blocks so far out of order (Core's `BLOCK_DOWNLOAD_WINDOW`).
+/// Blocks below the tip in whose records the block of a set is looked for, if it is not in the
+/// chain of the others. A node writes blocks so far out of order (Core's `BLOCK_DOWNLOAD_WINDOW`).
 const HIDING_MAX: u32 = 1024;
 
 /// How audits are made.
