@@ -47,9 +47,10 @@ impl ChainBlocks {
         self.read_next(height, &mut UndoSearch::default())
     }
 
-    /// As [`read`](Self::read), but not with undo data that `search` has found before. The undo data
-    /// of a sibling that is in the files is told apart by its coins; that of one that is not may be
-    /// taken for the block's, if it has as many transactions with the same numbers of inputs.
+    /// As [`read`](Self::read), but not with undo data that `search` has found before. The undo
+    /// data of a sibling that is in the files is told apart by its coins; that of one that is not
+    /// may be taken for the block's, if it has as many transactions with the same numbers of
+    /// inputs.
     ///
     /// # Errors
     /// Any [`BlockReadError`].

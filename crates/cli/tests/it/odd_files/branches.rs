@@ -86,8 +86,8 @@ fn a_hidden_block_came_with_the_record_it_lies_in() {
     assert_eq!(tip_of(&folder), tip.as_str().unwrap());
 }
 
-/// What is found wrong before hidden blocks show is counted once, and in the same words by all; what
-/// they mend is not counted.
+/// What is found wrong before hidden blocks show is counted once, and in the same words by all;
+/// what they mend is not counted.
 #[test]
 fn findings_beside_hidden_blocks() {
     let scratch = Scratch::new();
@@ -120,7 +120,8 @@ fn findings_beside_hidden_blocks() {
     let unreadable = why[0].as_str().unwrap();
     assert!(unreadable.starts_with("1 unreadable"), "{why:#}");
     assert_eq!(unreadable.matches("blk00000.dat").count(), 1, "{why:#}");
-    // The good copy of the torn one is among the hidden blocks, with one of which nothing was known.
+    // The good copy of the torn one is among the hidden blocks, with one of which nothing was
+    // known.
     let (beside, _) = sibling(&blocks[101]);
     write(
         &folder,
@@ -152,8 +153,9 @@ fn audited(scratch: &Scratch, folder: &Path) -> (i32, Value) {
     (audit.status, audit.json())
 }
 
-/// The set that `connect` ends with is that of the chain of most work, or the audit leaves that open:
-/// a branch that is hidden in a record is in it, and one with a block that is not valid is not.
+/// The set that `connect` ends with is that of the chain of most work, or the audit leaves that
+/// open: a branch that is hidden in a record is in it, and one with a block that is not valid is
+/// not.
 #[test]
 fn the_set_of_connect_is_not_refuted() {
     let scratch = Scratch::new();
