@@ -8,17 +8,21 @@ use crate::own_folder::open_own_folder;
 use crate::part::Part;
 use crate::report::{Report, missing, not_in_chain, not_whole, without_work};
 use crate::set::{AuditedSet, snapshot_head};
-use crate::sum::{Summed, sum_ranges};
+use crate::sum::{Summed, open_finding, sum_ranges};
 use blockmill_block::Header;
 use blockmill_chain::{ChainBlocks, Observer, Signatures};
-use blockmill_checks::verify_blocks::{BlockVerification, ThreadTimes};
+use blockmill_checks::verify_blocks::{BlockVerification, Run, ThreadTimes};
 use blockmill_datadir::UtxoSet;
 use blockmill_rules::target::block_work;
 use blockmill_rules::{Params, RejectKind, ScriptVerifier, Work};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Blocks below the tip in whose records the block of a set is looked for, if it is not in the
+/// chain of the others. A node writes blocks so far out of order (Core's `BLOCK_DOWNLOAD_WINDOW`).
+const HIDING_MAX: u32 = 1024;
 
 /// How audits are made.
 pub struct Auditor<'a, V> {
@@ -104,7 +108,7 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
                 report.set_wholeness(blocks.wholeness().clone());
                 return Ok(report);
             };
-            found = up_to_set(chain, snapshot)?;
+            found = self.up_to_set(chain, snapshot, observer)?;
         }
     }
 
@@ -134,16 +138,73 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
     ) -> Result<ChainOfSet, AuditError> {
         let head = snapshot_head(snapshot, sources.params.magic())?;
         let mut blocks = self.chain(sources, observer)?;
-        while !blocks.is_known(&head.base) {
-            // The record of the last block may hide those above it. It says so when it is read, and
-            // what else is wrong with it does not matter here.
-            let _ = blocks.block(blocks.height());
+        while blocks.height_of(&head.base).is_none() {
+            // The records of the last blocks may hide others. They say so when they are read, and
+            // what else is wrong with them does not matter here.
+            for height in blocks.height().saturating_sub(HIDING_MAX)..=blocks.height() {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Err(AuditError::Stopped);
+                }
+                let _ = blocks.block(height);
+            }
             match self.with_hidden(&blocks, sources, observer)? {
                 Some(more) => blocks = more,
                 None => break,
             }
         }
-        up_to_set(blocks, snapshot)
+        self.up_to_set(blocks, snapshot, observer)
+    }
+
+    /// A chain of most work, up to a snapshot's block.
+    fn up_to_set(
+        &self,
+        blocks: ChainBlocks,
+        snapshot: &Path,
+        observer: &mut dyn Observer,
+    ) -> Result<ChainOfSet, AuditError> {
+        let head = snapshot_head(snapshot, blocks.params().magic())?;
+        let is_of_best = blocks.height_of(&head.base).is_some();
+        // Another chain may have as much work.
+        let wanted = if is_of_best { Work::ZERO } else { work(&blocks) };
+        let mut not_there = not_in_chain(&blocks, head.base);
+        let (fork, best) = (blocks.fork_with(&head.base), blocks.hash(blocks.height()));
+        let Some(blocks) = blocks.ending_in(&head.base) else {
+            return Ok(ChainOfSet::NotThere(not_there));
+        };
+        if work(&blocks) >= wanted {
+            return Ok(ChainOfSet::Found(Box::new(blocks)));
+        }
+        if let (Some((_, fork)), Ok(best)) = (fork, best)
+            && let Some(better) = blocks.ending_in(&best)
+        {
+            // Blocks that are not valid make no chain of more work, whatever their headers say.
+            if let Some(bad) = self.first_bad(&better, fork + 1..=better.height(), observer)? {
+                not_there.leave_open(bad);
+            }
+        }
+        Ok(ChainOfSet::NotThere(not_there))
+    }
+
+    /// The first block at some heights that lies in a file and is not valid there, or is not with
+    /// the undo data that lies there.
+    fn first_bad(
+        &self,
+        blocks: &ChainBlocks,
+        heights: RangeInclusive<u32>,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Finding>, AuditError> {
+        let verification = self.verification(blocks);
+        let (mut bad, mut done) = (Vec::new(), 0);
+        let mut take = |run: Run<()>| {
+            done += run.heights.count();
+            bad.extend(run.unverified);
+        };
+        verification.run(std::slice::from_ref(&heights), &|_, ()| Ok(()), observer, &mut take)?;
+        if done < heights.count() {
+            return Err(AuditError::Stopped);
+        }
+        let bad = bad.into_iter().filter(|bad| blocks.found_at(bad.height).is_some());
+        Ok(bad.min_by_key(|bad| bad.height).map(|bad| open_finding(&bad)))
     }
 
     /// Audits the set of a data directory. Its blocks, and undo data that it does not have itself,
@@ -269,28 +330,18 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         observer: &mut dyn Observer,
         keep: &mut dyn FnMut(&Part) -> Result<(), AuditError>,
     ) -> Result<Summed, AuditError> {
-        let verification = BlockVerification {
+        sum_ranges(&self.verification(blocks), ranges, key, self.conditions, observer, keep)
+    }
+
+    fn verification<'b>(&'b self, blocks: &'b ChainBlocks) -> BlockVerification<'b, V> {
+        BlockVerification {
             blocks,
             verifier: self.verifier,
             threads: self.threads,
             signatures: self.signatures,
             stop: self.stop,
-        };
-        sum_ranges(&verification, ranges, key, self.conditions, observer, keep)
+        }
     }
-}
-
-/// A chain of most work, up to a snapshot's block.
-fn up_to_set(blocks: ChainBlocks, snapshot: &Path) -> Result<ChainOfSet, AuditError> {
-    let head = snapshot_head(snapshot, blocks.params().magic())?;
-    let is_of_best = blocks.height_of(&head.base).is_some();
-    // Another chain may have as much work.
-    let wanted = if is_of_best { Work::ZERO } else { work(&blocks) };
-    let not_there = not_in_chain(&blocks, head.base);
-    let found = blocks.ending_in(&head.base).filter(|blocks| work(blocks) >= wanted);
-    Ok(found.map_or(ChainOfSet::NotThere(not_there), |blocks| {
-        ChainOfSet::Found(Box::new(blocks))
-    }))
 }
 
 /// The work of a chain.

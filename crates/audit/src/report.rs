@@ -104,6 +104,19 @@ impl Report {
         self.wholeness = wholeness;
     }
 
+    /// Leaves open whether the set is in the chain of most work: `why` is a block of a chain of
+    /// headers with more work.
+    pub(crate) fn leave_open(&mut self, why: Finding) {
+        for finding in &mut self.findings {
+            if finding.kind == FindingKind::Chain {
+                finding.kind = FindingKind::Unreadable;
+            }
+        }
+        self.findings.push(why);
+        self.findings.sort();
+        self.verdict = Verdict::of(&self.findings);
+    }
+
     /// Leaves word in the directory of a set that was proved, and takes it back where one is
     /// refuted. The verdict does not depend on it.
     pub(crate) fn note(&mut self, set: AuditedSet<'_>, key: &Key, figures: Option<&UtxoStats>) {

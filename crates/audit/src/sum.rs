@@ -50,6 +50,17 @@ impl RangeSum {
     }
 }
 
+/// A block that is not verified, as a finding that leaves a proof open.
+pub(crate) fn open_finding(unverified: &Unverified) -> Finding {
+    match unread_or_finding(unverified) {
+        Ok(unread) => unread.finding,
+        Err(finding) => Finding {
+            kind: FindingKind::Unreadable,
+            ..finding
+        },
+    }
+}
+
 /// Why a block is not read; or that it breaks a rule.
 fn unread_or_finding(unverified: &Unverified) -> Result<Unread, Finding> {
     let Unverified {
@@ -58,7 +69,7 @@ fn unread_or_finding(unverified: &Unverified) -> Result<Unread, Finding> {
         found_at: (path, offset),
         problem,
     } = unverified;
-    let path = path.display();
+    let (is_found, path) = (!path.as_os_str().is_empty(), path.display());
     let (reason, cause) = match problem {
         // What the header does not commit to is not what the chain has: the file is damaged, or has
         // a changed copy of the block.
@@ -70,6 +81,10 @@ fn unread_or_finding(unverified: &Unverified) -> Result<Unread, Finding> {
             let reason = format!("{path}: offset {offset}: {reject}");
             return Err(Finding::of_block(FindingKind::Block, *height, *hash, reason));
         }
+        Problem::Unreadable(detail) if is_found => (
+            format!("{path}: offset {offset}: {detail}"),
+            format!("{path}: {detail}"),
+        ),
         Problem::Unreadable(detail) | Problem::NoUndo(detail) => {
             // The finding names the block.
             let block = format!("block {hash} (height {height})");

@@ -3,6 +3,7 @@
 
 mod advance;
 mod files;
+mod siblings;
 mod undo;
 
 pub use advance::Unknown;
@@ -88,10 +89,9 @@ impl ChainBlocks {
         blocks
     }
 
-    /// The chain of most work in an index, with records of files.
-    pub(crate) fn of_records(index: HeaderIndex, files: BlockFiles, records: Vec<Record>) -> Self {
-        let best = index.best_header();
-        let mut blocks = Self::up_to(index, best);
+    /// The chain in an index that ends in a block, with records of files.
+    pub(crate) fn of_records(index: HeaderIndex, tip: BlockId, files: BlockFiles, records: Vec<Record>) -> Self {
+        let mut blocks = Self::up_to(index, tip);
         blocks.files = files;
         blocks.add_copies(records);
         blocks
@@ -335,11 +335,14 @@ impl ChainBlocks {
         Ok(self.index.entry(self.id(height)?).median_time_past)
     }
 
-    /// Where the block at a height was found: the file, and the offset in bytes. None if it is in
-    /// no file.
+    /// Where the block at a height was found: the file, which may be one that cannot be opened, and
+    /// the offset in bytes. None if it is in no file.
     pub fn found_at(&self, height: u32) -> Option<(PathBuf, u64)> {
-        let position = self.copies(height).first()?.position;
-        Some((self.files.path(position.file).to_owned(), position.offset))
+        if let Some(BlockCopy { position, .. }) = self.copies(height).first() {
+            return Some((self.files.path(position.file).to_owned(), position.offset));
+        }
+        let &(number, offset) = self.unopened_blocks.get(&self.hash(height).ok()?)?;
+        Some((self.unopened[number].path.clone(), offset))
     }
 
     /// How the signatures of the block at a height are verified.

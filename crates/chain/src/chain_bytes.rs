@@ -3,7 +3,7 @@
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 8 | `bmchain1` |
+//! | 8 | `bmchain2` |
 //! | 4 | magic of the network |
 //! | 4 | number of headers, little endian as all numbers |
 //! | 80 each | headers, from height 1 on |
@@ -11,10 +11,12 @@
 //! | for each file | length of its path in bytes (4), path |
 //! | 4 | number of positions |
 //! | 20 each | height (4), number of the file (4), offset (8), length (4) |
+//! | 4 | number of copies of blocks beside the chain, whose parents are in it |
+//! | 96 each | header, number of the file (4), offset (8), length (4) |
 
 use crate::chain_blocks::ChainBlocks;
 use crate::index::HeaderIndex;
-use crate::insert::{insert_records, without_position};
+use crate::insert::{insert_blocks, insert_records, without_position};
 use blockmill_block::Header;
 use blockmill_block::reader::{DecodeError, Reader};
 use blockmill_blockfiles::{BlockFiles, Position, Record};
@@ -24,9 +26,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use thiserror::Error;
 
-const HEAD: [u8; 8] = *b"bmchain1";
+const HEAD: [u8; 8] = *b"bmchain2";
 
-const POSITION: usize = 4 + 4 + 8 + 4;
+const POSITION: usize = 4 + 8 + 4;
 
 /// Why bytes are no chain.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -69,9 +71,13 @@ impl ChainBlocks {
         bytes.extend((positions.len() as u32).to_le_bytes());
         for (height, position) in positions {
             bytes.extend(height.to_le_bytes());
-            bytes.extend(position.file.to_le_bytes());
-            bytes.extend(position.offset.to_le_bytes());
-            bytes.extend(position.length.to_le_bytes());
+            write_position(position, &mut bytes);
+        }
+        let beside = self.beside();
+        bytes.extend((beside.len() as u32).to_le_bytes());
+        for Record { position, header, .. } in beside {
+            bytes.extend(header.to_bytes());
+            write_position(position, &mut bytes);
         }
         bytes
     }
@@ -114,10 +120,8 @@ impl ChainBlocks {
         }
         let mut records = Vec::new();
         for _ in 0..fields.u32()? {
-            let mut position = Reader::new(fields.take(POSITION)?);
-            let (height, file) = (position.u32()?, position.u32()?);
-            let (offset, length) = (u64::from_le_bytes(position.array()?), position.u32()?);
-            let number = numbers.get(file as usize).ok_or(ChainBytesError::NoChain)?;
+            let height = fields.u32()?;
+            let position = read_position(&mut fields, &numbers)?;
             let (header, hash) = match height.checked_sub(1) {
                 // The header of height 0 is not among the bytes: both sides know it.
                 None => (params.genesis, params.genesis.hash()),
@@ -126,15 +130,34 @@ impl ChainBlocks {
                     (record.header, record.hash)
                 }
             };
-            records.extend(number.map(|file| Record {
-                position: Position { file, length, offset },
-                header,
-                hash,
-            }));
+            records.extend(position.map(|position| Record { position, header, hash }));
+        }
+        let tip = index.best_header();
+        let mut beside = Vec::new();
+        for _ in 0..fields.u32()? {
+            let header = Header::from_bytes(&fields.array()?);
+            let (hash, position) = (header.hash(), read_position(&mut fields, &numbers)?);
+            beside.extend(position.map(|position| Record { position, header, hash }));
         }
         fields.finish()?;
-        Ok(Self::of_records(index, files, records))
+        insert_blocks(&mut index, &beside);
+        Ok(Self::of_records(index, tip, files, records))
     }
+}
+
+fn write_position(position: Position, into: &mut Vec<u8>) {
+    into.extend(position.file.to_le_bytes());
+    into.extend(position.offset.to_le_bytes());
+    into.extend(position.length.to_le_bytes());
+}
+
+/// A position; none where its file is not there. `numbers` has the numbers of the files.
+fn read_position(fields: &mut Reader<'_>, numbers: &[Option<u32>]) -> Result<Option<Position>, ChainBytesError> {
+    let mut position = Reader::new(fields.take(POSITION)?);
+    let file = position.u32()?;
+    let (offset, length) = (u64::from_le_bytes(position.array()?), position.u32()?);
+    let number = numbers.get(file as usize).ok_or(ChainBytesError::NoChain)?;
+    Ok(number.map(|file| Position { file, length, offset }))
 }
 
 impl From<DecodeError> for ChainBytesError {

@@ -69,9 +69,16 @@ impl ChainState {
         };
         // After the search: until it has ended, what was known before holds.
         self.imported.extend(&numbers);
-        let forgotten = self.forget_old(&numbers, known, &mut records);
+        let anew_above = self.anew_above.take();
+        let forgotten = self.forget_old(&numbers, known, &mut records, anew_above.is_none());
+        if let Some(tip) = anew_above {
+            self.index.forget_order(tip);
+        }
         let mut findings = ImportFindings::default();
         self.insert(records, &mut findings, observer);
+        if anew_above.is_some() {
+            self.resolve_ties(stop);
+        }
         self.note_leftovers(&mut findings);
         self.forget_lost(forgotten);
         self.note_elsewhere(&mut damages);
@@ -135,8 +142,8 @@ impl ChainState {
 
     /// Forgets which blocks lie in those of the first `known` files that were searched again, or
     /// are gone. Returns the blocks that lie nowhere then. Records that wait for their parents
-    /// stay, and are taken out of `found`, if they were found again.
-    fn forget_old(&mut self, searched: &[u32], known: u32, found: &mut Vec<Record>) -> Vec<BlockId> {
+    /// stay, and are taken out of `found`, if they were found again and keep their order.
+    fn forget_old(&mut self, searched: &[u32], known: u32, found: &mut Vec<Record>, keep_order: bool) -> Vec<BlockId> {
         let files = self.files.read();
         let searched: HashSet<u32> = searched.iter().copied().collect();
         let is_old = |file: u32| searched.contains(&file) || is_there(files.path(file)).is_ok_and(|there| !there);
@@ -145,7 +152,7 @@ impl ChainState {
             return Vec::new();
         }
         // Those in files that were searched again are found again.
-        self.orphans.forget_files(&old, found);
+        self.orphans.forget_files(&old, found, keep_order);
         self.index.forget_files(|file| old.contains(&file))
     }
 
@@ -171,11 +178,12 @@ impl ChainState {
     }
 
     /// Whether files that were noted as doubtful have blocks that no search has found. Then their
-    /// contents are read by the next [`import`](Self::import).
+    /// contents are read by the next [`import`](Self::import), and blocks have come in the order in
+    /// which that finds them, after the chain up to `tip`.
     ///
     /// # Errors
     /// [`FileError`] if a file cannot be read.
-    pub fn find_hidden(&mut self, stop: &AtomicBool) -> Result<bool, FileError> {
+    pub fn find_hidden(&mut self, tip: BlockId, stop: &AtomicBool) -> Result<bool, FileError> {
         let files = self.files.read();
         let search = Search {
             files: &files,
@@ -188,7 +196,9 @@ impl ChainState {
         };
         drop(files);
         self.deep.extend(hidden.files);
-        Ok(!hidden.blocks.is_empty())
+        let found = !hidden.blocks.is_empty();
+        self.anew_above = found.then_some(tip);
+        Ok(found)
     }
 
     /// Inserts headers of blocks whose files are not at hand, in any order. Those that break a rule

@@ -21,6 +21,9 @@ pub struct ChainState {
     pub(super) positions: FoundPositions,
     /// Block files whose contents are read by a search.
     pub(super) deep: BTreeSet<u32>,
+    /// The tip before hidden blocks were found, until a search has given all copies their order
+    /// anew.
+    pub(super) anew_above: Option<BlockId>,
     /// Block files whose blocks are in the index.
     pub(super) imported: HashSet<u32>,
     /// The active chain by height.
@@ -41,9 +44,13 @@ pub(super) struct Orphans {
 
 impl Orphans {
     /// Forgets those in some files but for the ones that are found again, and takes these out of
-    /// `found`: they keep their place in the order.
-    pub(super) fn forget_files(&mut self, files: &HashSet<u32>, found: &mut Vec<Record>) {
+    /// `found`: they keep their place in the order. Without `keep_order` they have none.
+    pub(super) fn forget_files(&mut self, files: &HashSet<u32>, found: &mut Vec<Record>, keep_order: bool) {
         if self.records.is_empty() {
+            return;
+        }
+        if !keep_order {
+            self.records.retain(|record| !files.contains(&record.position.file));
             return;
         }
         let key = |record: &Record| (record.position, record.hash);
@@ -74,6 +81,7 @@ impl ChainState {
             files: SharedFiles::default(),
             positions,
             deep: BTreeSet::new(),
+            anew_above: None,
             imported: HashSet::new(),
             orphans: Orphans::default(),
             own_findings: ImportFindings::default(),

@@ -527,6 +527,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
 pub(super) fn unreadable(error: BlockReadError) -> Problem {
     match error {
         BlockReadError::Rejected { reject, .. } => Problem::Reject(*reject),
+        BlockReadError::Unreadable { detail, .. } => Problem::Unreadable(detail),
         BlockReadError::NoUndoFile { why, .. } => Problem::NoUndoFile(why),
         error @ (BlockReadError::NoUndo { .. } | BlockReadError::NoUndoRecord { .. } | BlockReadError::Undo { .. }) => {
             Problem::NoUndo(error.to_string())

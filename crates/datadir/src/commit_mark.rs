@@ -29,7 +29,7 @@
 //! A writer that finds an earlier commit says so and goes on from there. The mark stays: until the
 //! writer has a block to commit, readers go on to say so. Right before its first commit the writer
 //! sets the mark back to the commit that it began with. From there on numbers are given again, so a
-//! kill must not leave the old mark.
+//! kill must not leave the old mark. If that commit fails, the writer puts the old mark back.
 //!
 //! # Format
 //!
@@ -239,9 +239,9 @@ impl MarkFile {
         })
     }
 
-    /// Whether it names a later commit of this store.
-    pub(crate) fn is_ahead(&self, found: &LastCommit) -> bool {
-        self.commit.is_some_and(|synced| is_ahead(&synced, found))
+    /// The commit that it names, if that is a later one of this store.
+    pub(crate) fn ahead_of(&self, found: &LastCommit) -> Option<LastCommit> {
+        self.commit.filter(|synced| is_ahead(synced, found))
     }
 
     /// Whether it names this commit.

@@ -28,7 +28,7 @@ impl MarkedStore {
         if let Some(found) = store.last_commit()?
             // Before its first commit the store has nothing to mark.
             && found.number > 0
-            && !mark.is_ahead(&found)
+            && mark.ahead_of(&found).is_none()
             && !mark.is_at(&found)
         {
             mark.write(&found).map_err(failed)?;
@@ -65,13 +65,20 @@ impl CoinStore for MarkedStore {
     /// on what it has then.
     fn commit(&self, changes: &dyn Changes, tip: &Tip) -> Result<(), StoreError> {
         let mut mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = self.store.last_commit()?
-            && mark.is_ahead(&found)
-        {
-            // The numbers that follow are given a second time, so the later mark must go first.
-            mark.write(&found).map_err(failed)?;
+        let found = self.store.last_commit()?;
+        match found.and_then(|found| Some((found, mark.ahead_of(&found)?))) {
+            None => self.store.commit(changes, tip)?,
+            Some((found, lost)) => {
+                // The numbers that follow are given a second time, so the later mark must go first.
+                let set_back = mark.write(&found).map_err(failed);
+                if let Err(error) = set_back.and_then(|()| self.store.commit(changes, tip)) {
+                    // The later commits are missing as before. Where the disk takes nothing more,
+                    // this writer alone has said so.
+                    let _ = mark.write(&lost);
+                    return Err(error);
+                }
+            }
         }
-        self.store.commit(changes, tip)?;
         match self.store.last_commit()? {
             Some(commit) => mark.write(&commit).map_err(failed),
             None => Ok(()),

@@ -105,7 +105,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         figures: &mut dyn FiguresObserver,
     ) -> Result<ConnectReport, ConnectError> {
         let start = Instant::now();
-        let start_height = self.height();
+        let (start_height, start_tip) = (self.height(), self.chain.tip_id());
         let cache = self.coins().counters();
         let totals_before = self.telemetry.begin_run(cache);
         self.data.report_problems(start_height, observer);
@@ -116,7 +116,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let mut own = ImportFindings::default();
         let (mut findings, mut halt) = import_and_connect(pipeline, &mut run, sources, which, &mut own)?;
         // A block that is shorter than its record was read: others may lie there.
-        while halt == Halt::Finished && run.chain.find_hidden(pipeline.stop())? {
+        while halt == Halt::Finished && run.chain.find_hidden(start_tip, pipeline.stop())? {
+            run.reporter.telemetry.begin_again(run.chain.index());
             (findings, halt) = import_and_connect(pipeline, &mut run, sources, Which::All, &mut own)?;
         }
         findings.merge(own);
@@ -265,7 +266,7 @@ fn import_and_connect<V: ScriptVerifier + 'static>(
     let damages = std::mem::take(&mut own.damages);
     *own = run.chain.take_own_findings();
     own.damages.extend(damages);
-    run.reporter.telemetry.take_findings(own);
+    run.reporter.telemetry.take_own_findings(own);
     run.reporter.telemetry.take_findings(&mut findings);
     check_genesis(pipeline, run);
     run.reporter.telemetry.set_chain_bytes(run.chain.active_bytes());

@@ -102,11 +102,15 @@ impl ChainBlocks {
     /// Whether records that turned out to be more than their blocks, or no blocks, hide blocks of
     /// which nothing was known. Their files are read once more, so this is for the end of the work.
     /// If there are any, [`with_hidden`](Self::with_hidden) has the chain with them, over which the
-    /// work is to be done again. None if `stop` was set.
+    /// work is to be done again. None if `stop` was set. The chain of a data directory was
+    /// connected, and blocks beside it are not its own: nothing is hidden from it.
     ///
     /// # Errors
     /// [`FileError`].
     pub fn find_hidden(&self, stop: &AtomicBool) -> Result<Option<Wholeness>, FileError> {
+        if self.is_connected {
+            return Ok(Some(Wholeness::default()));
+        }
         let search = Search {
             files: &self.files,
             magic: self.index.params().magic(),

@@ -33,6 +33,8 @@ pub struct UndoSearch {
     /// Number of the copy whose undo file is being searched.
     copy: usize,
     cursor: UndoCursor,
+    /// Blocks that were read to tell siblings apart.
+    looks: usize,
 }
 
 impl ChainBlocks {
@@ -45,9 +47,10 @@ impl ChainBlocks {
         self.read_next(height, &mut UndoSearch::default())
     }
 
-    /// As [`read`](Self::read), but not with undo data that `search` has found before. An undo file
-    /// has nothing to tell the undo data of siblings apart, if the blocks have the same number of
-    /// transactions with the same numbers of inputs.
+    /// As [`read`](Self::read), but not with undo data that `search` has found before. The undo
+    /// data of a sibling that is in the files is told apart by its coins; that of one that is not
+    /// may be taken for the block's, if it has as many transactions with the same numbers of
+    /// inputs.
     ///
     /// # Errors
     /// Any [`BlockReadError`].
@@ -192,6 +195,8 @@ impl ChainBlocks {
                 .rev_files
                 .find(&self.files, position.file, magic, block, rank, &mut search.cursor);
             match found {
+                // The record that is looked for may come later.
+                Ok(undo) if self.is_of_sibling(height, block, &undo, &mut search.looks) => continue,
                 Ok(undo) => return Ok(undo),
                 // The error of any file is more use than that there is no file.
                 Err(error) if problem == RevError::NoFile => problem = error,

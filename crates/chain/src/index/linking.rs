@@ -226,7 +226,8 @@ impl HeaderIndex {
         }
     }
 
-    fn children(&self, id: BlockId) -> impl Iterator<Item = BlockId> {
+    /// The known blocks above a block.
+    pub(crate) fn children(&self, id: BlockId) -> impl Iterator<Item = BlockId> {
         std::iter::successors(self.entry(id).first_child, |&child| self.entry(child).next_sibling)
     }
 
@@ -338,7 +339,26 @@ impl HeaderIndex {
             self.headers.insert(self.rank(id), parent);
             self.link_from(id, self.arrivals);
         }
-        let mut next = Some(tip).filter(|_| any);
+        if any {
+            self.note_connected(tip);
+            self.order_is_stale = true;
+        }
+    }
+
+    /// Forgets when copies came: the search that is under way gives all of them their order, as in
+    /// a new process, for which the chain up to `tip` is the one that was connected before.
+    pub(crate) fn forget_order(&mut self, tip: BlockId) {
+        self.note_connected(tip);
+        self.came_before = HashMap::new();
+        for entry in &mut self.entries {
+            entry.is_sound = false;
+        }
+        self.order_is_stale = true;
+    }
+
+    /// Puts a chain of linked blocks before all others.
+    fn note_connected(&mut self, tip: BlockId) {
+        let mut next = Some(tip);
         while let Some(id) = next.filter(|&id| self.entry(id).sequence != CONNECTED_BEFORE) {
             let before = self.rank(id);
             self.entry_mut(id).sequence = CONNECTED_BEFORE;
@@ -346,7 +366,6 @@ impl HeaderIndex {
             self.headers.change(&before, self.rank(id));
             next = self.entry(id).parent;
         }
-        self.order_is_stale |= any;
     }
 }
 

@@ -84,6 +84,18 @@ impl NotWhole {
 }
 
 impl NotWhole {
+    /// The place among the reasons, the weightiest first.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Rejected { .. } => 0,
+            Self::Unreadable { .. } => 1,
+            Self::Damaged { .. } => 2,
+            Self::MissingFiles { .. } => 3,
+            Self::Hidden { .. } => 4,
+            Self::LeftOver { .. } => 5,
+        }
+    }
+
     /// How often it was found.
     fn times_mut(&mut self) -> &mut u64 {
         match self {
@@ -222,8 +234,6 @@ impl Wholeness {
                 None => self.reasons.push(reason),
             }
         }
-        // The sort is stable: the other reasons stay in their order.
-        self.reasons
-            .sort_by_key(|reason| !matches!(reason, NotWhole::Rejected { .. }));
+        self.reasons.sort_by_key(NotWhole::rank);
     }
 }

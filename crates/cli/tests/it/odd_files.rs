@@ -1,6 +1,7 @@
 //! The same questions on the same odd files: `connect`, `verify`, `export` and the readers of a
 //! directory give one answer, whatever a node, a disk or a person has left among the block files.
 
+mod branches;
 mod copies;
 mod damage;
 mod files;
@@ -150,4 +151,40 @@ fn cover(record: &[u8], others: &[&[u8]]) -> Vec<u8> {
     let others = others.concat();
     let length = (record.len() - 8 + others.len()) as u32;
     [&record[..4], &length.to_le_bytes(), &record[8..], &others].concat()
+}
+
+/// A block beside that of a record: it has the same parent, and a coinbase alone.
+fn sibling(record: &[u8]) -> (Vec<u8>, bitcoin::Block) {
+    let mut block: bitcoin::Block = bitcoin::consensus::deserialize(&record[8..]).unwrap();
+    block.txdata.truncate(1);
+    block.txdata[0].input[0].witness.clear();
+    block.txdata[0].output.truncate(1);
+    // Less than any subsidy: there are no fees.
+    block.txdata[0].output[0].value = bitcoin::Amount::ONE_SAT;
+    remade(block)
+}
+
+/// A block above one with a coinbase alone.
+fn child(parent: &bitcoin::Block) -> (Vec<u8>, bitcoin::Block) {
+    let mut block = parent.clone();
+    block.header.prev_blockhash = parent.block_hash();
+    block.header.time += 1;
+    let height = parent.bip34_block_height().unwrap() as i64 + 1;
+    block.txdata[0].input[0].script_sig = bitcoin::script::Builder::new()
+        .push_int(height)
+        .push_slice(b"child")
+        .into_script();
+    remade(block)
+}
+
+/// The record of a block, and the block, with the header of its transactions.
+fn remade(mut block: bitcoin::Block) -> (Vec<u8>, bitcoin::Block) {
+    block.header.merkle_root = block.compute_merkle_root().unwrap();
+    while block.header.validate_pow(block.header.target()).is_err() {
+        block.header.nonce += 1;
+    }
+    let bytes = bitcoin::consensus::serialize(&block);
+    let magic = blockmill_block::Network::Regtest.magic().0;
+    let record = [&magic[..], &(bytes.len() as u32).to_le_bytes(), &bytes].concat();
+    (record, block)
 }

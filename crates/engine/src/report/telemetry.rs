@@ -5,6 +5,7 @@ use crate::report::figures::FiguresObserver;
 use crate::report::stages::Stage;
 use crate::report::totals::{FetchTotals, Totals};
 use crate::report::trace::Trace;
+use blockmill_chain::index::HeaderIndex;
 use blockmill_chain::report::events::{Event, Flushed};
 use blockmill_chain::report::findings::{ImportFindings, Rejected, Unreadable};
 use blockmill_chain::report::observer::{Observer, Progress};
@@ -24,6 +25,8 @@ pub(crate) struct Telemetry {
     cache_bytes_max: u64,
     rejected: Vec<Rejected>,
     unreadable: Vec<Unreadable>,
+    /// How many of them are of the directory's own blocks, at the beginning.
+    own: FindingsMark,
     /// Flushes that have ended and that no observer has heard of.
     flushed: Vec<Flushed>,
     /// What the observer last heard about running scripts.
@@ -121,6 +124,7 @@ impl Telemetry {
         let totals = self.totals.since(before);
         // The run has begun all maxima anew. The totals keep the larger ones.
         self.totals.raise_maxima(before);
+        self.own = FindingsMark::default();
         RunFigures {
             totals,
             signatures: self.signatures.clone(),
@@ -234,6 +238,28 @@ impl Telemetry {
         }
     }
 
+    /// As [`take_findings`](Self::take_findings), for the directory's own blocks, before all
+    /// others.
+    pub(crate) fn take_own_findings(&mut self, findings: &mut ImportFindings) {
+        if !findings.rejected.is_empty() || !findings.unreadable.is_empty() {
+            self.take_findings(findings);
+            self.own = FindingsMark {
+                rejected: self.rejected.len(),
+                unreadable: self.unreadable.len(),
+            };
+        }
+    }
+
+    /// Forgets the findings that another import of the same files makes again: all but those of the
+    /// directory's own blocks, and blocks that have failed.
+    pub(crate) fn begin_again(&mut self, index: &HeaderIndex) {
+        let own = self.own.rejected.min(self.rejected.len());
+        let mut others = self.rejected.split_off(own);
+        others.retain(|rejected| index.find(&rejected.hash).is_some_and(|id| index.entry(id).failed));
+        self.rejected.append(&mut others);
+        self.unreadable.truncate(self.own.unreadable);
+    }
+
     /// Takes the blocks over that an import found wrong. The observer has heard of them.
     pub(crate) fn take_findings(&mut self, findings: &mut ImportFindings) {
         self.rejected.append(&mut findings.rejected);
@@ -264,7 +290,7 @@ impl Telemetry {
 }
 
 /// How many findings there are at one moment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FindingsMark {
     rejected: usize,
     unreadable: usize,

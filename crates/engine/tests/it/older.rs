@@ -186,6 +186,35 @@ fn a_writer_that_is_stopped_while_it_mends_leaves_no_false_mark() {
     assert!(refused > 5 && taken > 20, "{refused} {taken}");
 }
 
+/// One call of a writer fails. Where nothing was committed again, readers go on to say what is
+/// missing, also if the mark was set back before.
+#[test]
+fn a_commit_that_fails_leaves_the_mark() {
+    let damaged = Damaged::new();
+    let folder = scratch();
+    let whole = JournalDisk::new(Failing::Nothing);
+    let data = folder.path().join("whole");
+    copy_all(&damaged.data, &data);
+    let sources = [damaged.blocks.clone()];
+    let mut engine = open_on(whole.clone(), &data).unwrap();
+    engine.connect(&sources, &mut ()).unwrap();
+    drop(engine);
+    let mut failed_commits = 0;
+    for call in 0..whole.calls() {
+        let data = folder.path().join(format!("left-{call}"));
+        copy_all(&damaged.data, &data);
+        let disk = JournalDisk::new(Failing::Once(call, ErrorKind::Other));
+        let connected = open_on(disk, &data).map(|mut engine| engine.connect(&sources, &mut ()).is_ok());
+        match UtxoSet::open(&data, 1) {
+            Ok(set) => assert!(set.tip().height > FOUND, "call {call}"),
+            Err(OpenError::Older { .. }) => failed_commits += usize::from(connected.is_ok_and(|ok| !ok)),
+            Err(error) => panic!("call {call}: {error}"),
+        }
+        std::fs::remove_dir_all(&data).unwrap();
+    }
+    assert!(failed_commits > 3, "{failed_commits}");
+}
+
 /// As before there were marks.
 #[test]
 fn without_a_mark_the_older_set_is_taken() {

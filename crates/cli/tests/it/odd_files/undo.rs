@@ -1,9 +1,13 @@
 //! Undo files: records that are missing, damaged, or in another order than the blocks.
 
-use super::{Answers, TIP, clear, undo_record, undo_records, write};
-use crate::common::Scratch;
+use super::{Answers, TIP, clear, remade, sibling, undo_record, undo_records, write};
+use crate::common::{Scratch, blockmill, run};
 use bitcoin::hashes::Hash;
+use blockmill_block::{BlockUndo, Network};
+use blockmill_chain::ChainBlocks;
+use blockmill_rules::Params;
 use serde_json::Value;
+use std::sync::atomic::AtomicBool;
 
 /// A node that runs writes a block before its undo data: the rows end with a word.
 #[test]
@@ -96,16 +100,7 @@ fn undo_data_in_any_order() {
     std::fs::write(&rev, [&undo[..137].concat(), &undo[138][..], &undo[137]].concat()).unwrap();
     end_before_undo(&Answers::of(&scratch, &folder), 139);
     // That of a block beside the chain is there.
-    let mut stale = parsed(139);
-    stale.txdata.truncate(1);
-    stale.txdata[0].input[0].witness.clear();
-    stale.txdata[0].output.truncate(1);
-    stale.header.merkle_root = stale.compute_merkle_root().unwrap();
-    while stale.header.validate_pow(stale.header.target()).is_err() {
-        stale.header.nonce += 1;
-    }
-    let bytes = bitcoin::consensus::serialize(&stale);
-    let stale_record = [magic, &(bytes.len() as u32).to_le_bytes(), &bytes].concat();
+    let (stale_record, stale) = sibling(&blocks[139]);
     write(
         &folder,
         &[&blocks[..139].concat(), &stale_record, &blocks[139..].concat()],
@@ -135,4 +130,103 @@ fn undo_data_in_any_order() {
     std::fs::write(&rev, [&undo[..137].concat(), &undo[138][..]].concat()).unwrap();
     std::fs::write(folder.join("rev00001.dat"), &undo[137]).unwrap();
     end_before_undo(&Answers::of(&scratch, &folder), 139);
+}
+
+/// The block with two transactions changing places, each of which spends one coin: another block of
+/// the same form.
+fn with_other_order(record: &[u8]) -> Option<(Vec<u8>, bitcoin::Block)> {
+    let mut block: bitcoin::Block = bitcoin::consensus::deserialize(&record[8..]).unwrap();
+    let spends_one = |number: usize| {
+        block
+            .txdata
+            .get(number)
+            .is_some_and(|transaction| transaction.input.len() == 1)
+    };
+    let at = (1..block.txdata.len()).find(|&at| spends_one(at) && spends_one(at + 1))?;
+    let first = block.txdata[at].compute_txid();
+    if block.txdata[at + 1].input[0].previous_output.txid == first {
+        return None;
+    }
+    block.txdata.swap(at, at + 1);
+    let root = block.witness_root()?;
+    let commitment = bitcoin::Block::compute_witness_commitment(&root, &[0; 32]);
+    for output in &mut block.txdata[0].output {
+        let mut script = output.script_pubkey.to_bytes();
+        if script.starts_with(&[0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed]) {
+            script[6..38].copy_from_slice(&commitment.to_byte_array());
+            output.script_pubkey = script.into();
+        }
+    }
+    Some(remade(block))
+}
+
+/// A block and one beside it have the same form. Their undo data is told apart by its coins: where
+/// the other's comes first, and where the block's own is not there yet.
+#[test]
+fn undo_data_of_a_sibling() {
+    let scratch = Scratch::new();
+    let (folder, blocks) = clear(&scratch);
+    let rev = folder.join("rev00000.dat");
+    let undo = undo_records(&std::fs::read(&rev).unwrap());
+    let found = (1..=TIP as usize)
+        .rev()
+        .find_map(|height| Some((height, with_other_order(&blocks[height])?)));
+    let (height, (record, other)) = found.unwrap();
+    let of_other = {
+        let data = &undo[height - 1][8..undo[height - 1].len() - 32];
+        let block: bitcoin::Block = bitcoin::consensus::deserialize(&blocks[height][8..]).unwrap();
+        let moved = |(own, other): (&bitcoin::Transaction, &bitcoin::Transaction)| own != other;
+        let at = block.txdata.iter().zip(&other.txdata).skip(1).position(moved).unwrap();
+        let ends = ends_of_transactions(data);
+        let (first, second) = (&data[ends[at]..ends[at + 1]], &data[ends[at + 1]..ends[at + 2]]);
+        assert_ne!(first, second);
+        let data = [&data[..ends[at]], second, first, &data[ends[at + 2]..]].concat();
+        undo_record(&blocks[0][..4], other.header.prev_blockhash, &data)
+    };
+    let (below, own) = (undo[..height - 1].concat(), &undo[height - 1]);
+    write(&folder, &[&blocks[..=height].concat(), &record]);
+    for records in [[own, &of_other], [&of_other, own]] {
+        std::fs::write(&rev, [&below, &records[0][..], records[1]].concat()).unwrap();
+        let answers = Answers::of(&scratch, &folder);
+        assert_eq!(answers.statuses(), [0; 3], "{:#?}", answers.verify);
+        let mut export = blockmill();
+        export.args(["export", "blocks", "--format", "jsonl", "--out", "-", "--data"]);
+        let of_data = run(export.arg(scratch.join("odd-data"))).ends_with(0);
+        assert!(of_data.stdout == answers.export.stdout);
+        // The chain that workers of a cluster get.
+        let params = Params::new(Network::Regtest, None);
+        let found = ChainBlocks::of_files(
+            std::slice::from_ref(&folder),
+            &[],
+            &params,
+            &AtomicBool::new(false),
+            &mut (),
+        );
+        let bytes = found.unwrap().unwrap().to_bytes();
+        let of_bytes = ChainBlocks::from_bytes(&bytes, &params).unwrap();
+        let mut data = Vec::new();
+        of_bytes.read(height as u32).unwrap().undo.write(&mut data);
+        assert!(data == own[8..own.len() - 32]);
+        assert!(of_bytes.to_bytes() == bytes);
+    }
+    std::fs::write(&rev, [&below[..], &of_other].concat()).unwrap();
+    end_before_undo(&Answers::of(&scratch, &folder), height as u64 - 1);
+}
+
+/// Where the coins of each transaction end in undo data, and where the first begin.
+fn ends_of_transactions(data: &[u8]) -> Vec<usize> {
+    let undo = BlockUndo::decode(data).unwrap();
+    let mut ends = Vec::new();
+    for transactions in 0..=undo.transaction_count() {
+        let mut part = BlockUndo::default();
+        for number in 0..transactions {
+            undo.transaction(number).iter().for_each(|coin| part.push_coin(coin));
+            part.end_transaction();
+        }
+        let mut bytes = Vec::new();
+        part.write(&mut bytes);
+        // The number of transactions has one byte here.
+        ends.push(bytes.len());
+    }
+    ends
 }
