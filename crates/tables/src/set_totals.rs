@@ -123,8 +123,12 @@ impl Completed {
     pub fn push(&mut self, totals: &SetTotals) -> Option<()> {
         self.txouts.push(totals.coins.try_into().ok()?);
         self.bogosize.push(totals.bogosize.try_into().ok()?);
-        self.total_amount.push(totals.sum.try_into().ok()?);
-        self.total_unspendable_amount.push(totals.unspendable.try_into().ok()?);
+        let amounts = [totals.sum, totals.unspendable].map(i64::try_from);
+        let [Ok(of_coins), Ok(unspendable)] = amounts else {
+            return None;
+        };
+        self.total_amount.push(of_coins);
+        self.total_unspendable_amount.push(unspendable);
         self.muhash.push(totals.muhash.as_ref().map(MuHash::finalize));
         Some(())
     }

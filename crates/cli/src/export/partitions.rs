@@ -311,8 +311,8 @@ impl<'a> Partitions<'a> {
         open.writer.add(piece)
     }
 
-    /// Gives a partition its name, and names it in the manifest, with what the rows above rest on. A
-    /// partition may have no rows.
+    /// Gives a partition its name, and names it in the manifest, with what the rows above rest on.
+    /// A partition may have no rows.
     pub(crate) fn end(&mut self, heights: &RangeInclusive<u32>, state: Option<Vec<u8>>) -> Result<(), Failure> {
         let open = self.take_open(heights)?;
         let (from, to) = heights.clone().into_inner();
@@ -334,8 +334,8 @@ impl<'a> Partitions<'a> {
         }
     }
 
-    /// Ends the table; `has_hidden` says whether all blocks are to be read again by whoever goes on.
-    /// Returns what the folder has now.
+    /// Ends the table; `has_hidden` says whether all blocks are to be read again by whoever goes
+    /// on. Returns what the folder has now.
     pub(crate) fn written(mut self, has_hidden: bool) -> Result<Written, Failure> {
         self.manifest.has_hidden = has_hidden;
         self.save()?;
