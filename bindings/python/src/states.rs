@@ -28,8 +28,8 @@ pub(crate) fn join_states<'py>(py: Python<'py>, before: &[u8], next: &[u8]) -> P
 /// hashes in the order in which they are shown.
 type Columns<'py> = (Vec<u64>, Vec<u64>, Vec<i64>, Vec<i64>, Vec<Option<Bound<'py, PyBytes>>>);
 
-/// What rows say of the sets after their blocks: `before` is the state below them, `states` those of
-/// each row.
+/// What rows say of the sets after their blocks: `before` is the state below them, `states` those
+/// of each row.
 #[pyfunction]
 pub(crate) fn sets_after<'py>(
     py: Python<'py>,

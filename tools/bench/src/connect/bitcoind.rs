@@ -67,8 +67,8 @@ impl Daemon {
         Ok((run, last_tip(&log).to_owned()))
     }
 
-    /// Makes an index anew, which `option` turns on. The time is that of the index's thread, and the
-    /// CPU time that of the daemon, which starts, and ends when the thread has.
+    /// Makes an index anew, which `option` turns on. The time is that of the index's thread, and
+    /// the CPU time that of the daemon, which starts, and ends when the thread has.
     pub(crate) fn index(&self, option: &str, thread: &str) -> Result<Run, Failure> {
         let _ = std::fs::remove_file(self.node.log());
         let indexes = self.blocks().with_file_name("indexes");
@@ -112,8 +112,8 @@ impl Daemon {
     }
 }
 
-/// The time from the start of a thread to its end, by a log with microseconds. The thread takes less
-/// than a day.
+/// The time from the start of a thread to its end, by a log with microseconds. The thread takes
+/// less than a day.
 fn seconds_of(log: &str, thread: &str) -> Option<f64> {
     let moment = |what: &str| {
         let line = log
