@@ -11,7 +11,7 @@ use crate::set::{AuditedSet, snapshot_head};
 use crate::sum::{Summed, sum_ranges};
 use blockmill_block::Header;
 use blockmill_chain::{ChainBlocks, Observer, Signatures};
-use blockmill_checks::verify_blocks::{BlockVerification, ThreadTimes};
+use blockmill_checks::verify_blocks::{BlockVerification, OwnCoins, ThreadTimes};
 use blockmill_datadir::UtxoSet;
 use blockmill_rules::target::block_work;
 use blockmill_rules::{Params, RejectKind, ScriptVerifier, Work};
@@ -274,6 +274,7 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
             verifier: self.verifier,
             threads: self.threads,
             signatures: self.signatures,
+            own_coins: OwnCoins::ByOthers,
             stop: self.stop,
         };
         sum_ranges(&verification, ranges, key, self.conditions, observer, keep)

@@ -13,7 +13,7 @@ const TOOLS: &str = "tools";
 const BINDINGS: &str = "bindings";
 
 /// All crates, with their folders and floors.
-const FLOORS: [(&str, &str, u8); 30] = [
+const FLOORS: [(&str, &str, u8); 31] = [
     ("secp256k1-lanes", LIB, 0),
     ("sync", LIB, 0),
     ("fastest", LIB, 0),
@@ -32,6 +32,7 @@ const FLOORS: [(&str, &str, u8); 30] = [
     ("fetch", CRATES, 4),
     ("chain", CRATES, 4),
     ("datadir", CRATES, 5),
+    ("validate", CRATES, 4),
     ("checks", CRATES, 5),
     ("engine", CRATES, 6),
     ("tables", CRATES, 6),
@@ -175,6 +176,7 @@ fn parts_for_others_need_no_c_compiler() {
         "fetch",
         "chain",
         "datadir",
+        "validate",
         "checks",
         "engine",
     ]) {
@@ -223,7 +225,7 @@ fn readers_have_no_pipeline() {
             .filter(|part| names.iter().any(|name| name == part));
         parts.collect::<Vec<_>>()
     };
-    for reader in ["chain", "datadir", "checks", "tables", "audit", "python"] {
+    for reader in ["chain", "datadir", "validate", "checks", "tables", "audit", "python"] {
         assert_eq!(found(&format!("blockmill-{reader}")), [""; 0], "{reader}");
     }
     assert_eq!(found("blockmill-engine"), pipeline);
