@@ -22,8 +22,8 @@ pub struct VerifyOptions {
 }
 
 /// Verifies a block against its undo data, by every rule that needs no other block, by all scripts,
-/// and that coins made in the block itself are as it makes them: a [`Validator`] that knows the height
-/// alone.
+/// and that coins made in the block itself are as it makes them: a [`Validator`] that knows the
+/// height alone.
 ///
 /// The difficulty is not checked, and neither are locks that depend on the times of earlier blocks.
 ///

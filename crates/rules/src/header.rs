@@ -53,8 +53,8 @@ pub fn median_time(times: &mut [u32]) -> u32 {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// What the rules of a header ask of the chain before it, and of the clock. A rule whose fact is not
-/// known is left out.
+/// What the rules of a header ask of the chain before it, and of the clock. A rule whose fact is
+/// not known is left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeaderFacts {
     /// Target in compact form that the header must have.

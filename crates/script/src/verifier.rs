@@ -113,8 +113,8 @@ impl CoreVerifier {
         }
     }
 
-    /// Whether signature checks hold, in the order of the checks: in lanes where that is faster, and
-    /// by libsecp256k1 where the lanes cannot tell.
+    /// Whether signature checks hold, in the order of the checks: in lanes where that is faster,
+    /// and by libsecp256k1 where the lanes cannot tell.
     ///
     /// # Errors
     /// [`VerifyError::Verifier`] once lanes and libsecp256k1 have contradicted each other.
@@ -207,9 +207,7 @@ fn check_arguments(prepared: &CoreTransaction, input: usize, flags: ScriptFlags)
     if input >= prepared.inner.inputs() {
         return Err(failed(format!("there is no input {input}")));
     }
-    // Core's interpreter asserts the second.
-    if !ScriptFlags::ALL.contains(flags) || (flags.contains(ScriptFlags::WITNESS) && !flags.contains(ScriptFlags::P2SH))
-    {
+    if !flags.can_run() {
         return Err(failed(format!("unfit script flags {:#x}", flags.0)));
     }
     Ok(())

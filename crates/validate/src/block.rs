@@ -180,8 +180,8 @@ impl AskedInVain {
     /// A median time, or one that opens every lock.
     fn answer(&self, height: u32, known: Option<u32>) -> u32 {
         known.unwrap_or_else(|| {
-            // Relaxed: one thread asks, and reads this afterwards. If it is not the first, the first
-            // stays.
+            // Relaxed: one thread asks, and reads this afterwards. If it is not the first, the
+            // first stays.
             let _ = self
                 .0
                 .compare_exchange(Self::NONE, height.into(), Ordering::Relaxed, Ordering::Relaxed);

@@ -16,8 +16,8 @@ pub enum GivenCoins<'a, E = Infallible> {
     /// data. A coin without a height counts as mature. Whether an output overwrites a coin does not
     /// show.
     InOrder(&'a Arc<BlockUndo>),
-    /// The coins as they are before the block, by outpoint. Coins that the block itself makes are not
-    /// asked for.
+    /// The coins as they are before the block, by outpoint. Coins that the block itself makes are
+    /// not asked for.
     Lookup(&'a mut CoinLookupFn<'a, E>),
 }
 

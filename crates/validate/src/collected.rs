@@ -80,8 +80,8 @@ fn undo_of(block: &Block, coins: &CoinList) -> BlockUndo {
     BlockUndo::from_coins(coins.clone(), ends)
 }
 
-/// Where a block stands, and what is known of the chain below it: a [`BlockPosition`] that owns what
-/// it knows.
+/// Where a block stands, and what is known of the chain below it: a [`BlockPosition`] that owns
+/// what it knows.
 #[derive(Debug, Clone)]
 pub struct KnownChain {
     /// Parameters of the network.

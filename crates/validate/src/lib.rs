@@ -6,7 +6,7 @@
 //! use blockmill_block::{Block, Network, OutPoint};
 //! use blockmill_rules::Params;
 //! use blockmill_script::{CoreVerifier, Signatures};
-//! use blockmill_validate::{BlockPosition, GivenCoins, VerifyBlockError, Validator, ValidatorOptions};
+//! use blockmill_validate::{BlockPosition, GivenCoins, Validator, VerifyBlockError};
 //! # use blockmill_chaingen::bitcoin::{constants::genesis_block, Network::Regtest};
 //! # use blockmill_chaingen::builder::BlockBuilder;
 //! # let genesis = genesis_block(Regtest);
@@ -14,7 +14,7 @@
 //! # let bytes = builder.build_bytes();
 //!
 //! let verifier = CoreVerifier::new(Signatures::OneByOne);
-//! let mut validator = Validator::new(verifier.into(), ValidatorOptions::default())?;
+//! let mut validator = Validator::new(verifier.into(), Default::default())?;
 //! let params = Params::new(Network::Regtest, None);
 //! let position = BlockPosition::at_height(&params, 1);
 //! let block = Block::decode(bytes)?.into();

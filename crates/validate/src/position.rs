@@ -7,8 +7,8 @@ use blockmill_rules::header::HeaderFacts;
 use blockmill_rules::spend::enforces_bip30;
 use blockmill_rules::{Params, ScriptFlags};
 
-/// Where a block stands, and what is known of the chain below it. A rule is left out if what it asks
-/// for is not known; a block that passes all the same may be invalid in its chain.
+/// Where a block stands, and what is known of the chain below it. A rule is left out if what it
+/// asks for is not known; a block that passes all the same may be invalid in its chain.
 #[derive(Clone, Copy)]
 pub struct BlockPosition<'a> {
     /// Parameters of the network.
@@ -18,8 +18,8 @@ pub struct BlockPosition<'a> {
     /// What the rules of its header ask for. Without the median time past lock times are compared
     /// with the block's own time, and relative locks are not checked.
     pub facts: HeaderFacts,
-    /// Median time past of the block's ancestor at a height, if it is known. Only a relative lock by
-    /// time asks for it. Such a lock has no verdict without it.
+    /// Median time past of the block's ancestor at a height, if it is known. Only a relative lock
+    /// by time asks for it. Such a lock has no verdict without it.
     pub median_time_past: Option<&'a (dyn Fn(u32) -> Option<u32> + Sync)>,
     /// Whether the block may make coins that are there (BIP 30). Without it the network's rule
     /// holds, and the chain counts as the one that is known to need no such check.

@@ -9,6 +9,7 @@ use blockmill_block::{Block, Transaction};
 use blockmill_rules::{
     DeferredChecks, Outcome, ScriptFlags, ScriptVerifier, SignatureCounts, SpentOutput, VerifyError, spend,
 };
+use std::io;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -16,13 +17,16 @@ use thiserror::Error;
 /// what the first had to run again. The rest is a margin.
 const VERIFIED_TIMES_MAX: usize = 4;
 
+/// Threads of a validator at most.
+const THREADS_MAX: usize = 1_024;
+
 /// How a validator works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValidatorOptions {
     /// Threads for the scripts, the caller's included. With one there are no others.
     pub threads: usize,
-    /// Whether signatures are verified many at a time, if the verifier can. Else they are verified one
-    /// by one, by libsecp256k1 alone.
+    /// Whether signatures are verified many at a time, if the verifier can. Else they are verified
+    /// one by one, by libsecp256k1 alone.
     pub lanes: bool,
 }
 
@@ -61,8 +65,13 @@ impl<V: ScriptVerifier + 'static> Validator<V> {
     /// A validator with threads of its own.
     ///
     /// # Errors
-    /// What the operating system says when it makes no more threads.
-    pub fn new(verifier: Arc<V>, options: ValidatorOptions) -> std::io::Result<Self> {
+    /// What the operating system says when it makes no more threads; also for more threads than
+    /// 1,024.
+    pub fn new(verifier: Arc<V>, options: ValidatorOptions) -> io::Result<Self> {
+        if options.threads > THREADS_MAX {
+            let words = format!("{} threads are more than {THREADS_MAX}", options.threads);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+        }
         let pool = CheckPool::new(Arc::clone(&verifier), options.threads)?;
         Ok(Self {
             lanes: options.lanes && pool.can_defer(),
@@ -75,8 +84,8 @@ impl<V: ScriptVerifier + 'static> Validator<V> {
     /// scripts.
     ///
     /// # Errors
-    /// [`VerifyBlockError`]; the first rule that is broken, in Core's order, and of several failing scripts
-    /// that of the lowest input.
+    /// [`VerifyBlockError`]; the first rule that is broken, in Core's order, and of several failing
+    /// scripts that of the lowest input.
     pub fn validate_block<E>(
         &mut self,
         block: &Arc<Block>,
@@ -204,7 +213,8 @@ impl<V: ScriptVerifier + 'static> Validator<V> {
 /// What the failure of a block's scripts says of the block.
 ///
 /// # Errors
-/// [`VerifyBlockError::Reject`] for a script that fails, [`VerifyBlockError::Verifier`] for another failure.
+/// [`VerifyBlockError::Reject`] for a script that fails, [`VerifyBlockError::Verifier`] for another
+/// failure.
 pub fn script_verdict<E>(block: &Block, failure: Option<CheckFailure>) -> Result<(), VerifyBlockError<E>> {
     match failure {
         None => Ok(()),

@@ -13,7 +13,7 @@ const TOOLS: &str = "tools";
 const BINDINGS: &str = "bindings";
 
 /// All crates, with their folders and floors.
-const FLOORS: [(&str, &str, u8); 31] = [
+const FLOORS: [(&str, &str, u8); 32] = [
     ("secp256k1-lanes", LIB, 0),
     ("sync", LIB, 0),
     ("fastest", LIB, 0),
@@ -39,6 +39,7 @@ const FLOORS: [(&str, &str, u8); 31] = [
     ("audit", CRATES, 6),
     ("cli", CRATES, 8),
     ("python", BINDINGS, 8),
+    ("c", BINDINGS, 8),
     ("chaingen", TOOLS, 1),
     ("kernel", TOOLS, 3),
     ("faultdisk", TOOLS, 3),

@@ -38,8 +38,8 @@ pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
-/// All rows whose parent is valid, judged by a validator, and compared with Core's verdicts. None if
-/// the stream is not there.
+/// All rows whose parent is valid, judged by a validator, and compared with Core's verdicts. None
+/// if the stream is not there.
 pub(crate) fn judged<V: ScriptVerifier>(validator: &mut Validator<V>) -> Option<Vec<Row>> {
     let path = "../shared/data/conformance/fullblock.jsonl.gz";
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");

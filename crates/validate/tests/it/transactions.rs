@@ -105,6 +105,15 @@ fn the_lowest_input_that_fails_is_named() {
 }
 
 #[test]
+fn threads_have_a_limit() {
+    let threads = |threads| {
+        let options = ValidatorOptions { threads, lanes: false };
+        Validator::new(CoreVerifier::new(Signatures::OneByOne).into(), options).is_ok()
+    };
+    assert!(threads(0) && threads(2) && !threads(usize::MAX));
+}
+
+#[test]
 fn what_is_no_transaction_with_its_coins() {
     let sample = &samples()[0];
     for mut validator in validators() {
