@@ -376,7 +376,7 @@ impl CoreVerifier {
         self
     }
 
-    pub(crate) fn with_reserve(mut self, reserve: fn(&mut Vec<secp256k1_lanes::Check>) -> bool) -> Self {
+    pub(crate) fn with_reserve(mut self, reserve: fn(&mut Vec<Check>) -> bool) -> Self {
         self.deferring.as_mut().unwrap().reserve = reserve;
         self
     }

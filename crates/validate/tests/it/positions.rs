@@ -164,7 +164,11 @@ fn a_coin_is_spent_once_and_as_the_block_makes_it() {
     };
     let chained = block([first.clone(), second.clone()]);
     assert_eq!(
-        verdict(&chained, &undo(&[&[coin(1, false)], &[own.clone()]]), &position),
+        verdict(
+            &chained,
+            &undo(&[&[coin(1, false)], std::slice::from_ref(&own)]),
+            &position
+        ),
         Ok(())
     );
     // Undo data of old makes has no heights.

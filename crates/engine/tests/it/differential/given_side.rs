@@ -15,6 +15,8 @@ pub(crate) struct GivenSide {
     validators: [Validator<CoreVerifier>; 2],
     /// Why blocks are invalid that the engine has on the side.
     refused: HashMap<BlockHash, String>,
+    /// Blocks that were validated: valid ones, and others.
+    pub(crate) judged: [u64; 2],
 }
 
 impl GivenSide {
@@ -30,6 +32,7 @@ impl GivenSide {
             chain: GivenChain::new(Params::new(Network::Regtest, None)),
             validators: [Signatures::OneByOne, Signatures::Lanes].map(validator),
             refused: HashMap::new(),
+            judged: [0; 2],
         }
     }
 
@@ -80,6 +83,7 @@ impl GivenSide {
             .each_mut()
             .map(|validator| given.judge(params, validator));
         assert_eq!(one_by_one, lanes);
+        self.judged[usize::from(one_by_one != Given::Valid)] += 1;
         if one_by_one == Given::Valid && matches!(ours.verdict, Verdict::Connected | Verdict::Side) {
             self.chain.add(&given);
         }
