@@ -22,7 +22,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 /// Mutated blocks.
-const MUTATED: usize = 2_000;
+const MUTATED: usize = 20_000;
 
 /// Larger blocks are not mutated.
 const BYTES_MAX: usize = 4_000;
