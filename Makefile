@@ -6,7 +6,7 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test without-kernel backends python python-modules build install dist features examples page deps kernel-deps arm64-deps fetch outside models arm64 macos-check memcheck one-core fuzz lint doc bench clean
+.PHONY: help run test without-kernel backends python c python-modules build install dist features examples page deps kernel-deps arm64-deps fetch outside models arm64 macos-check memcheck one-core fuzz lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build what 'blockmill demo' needs, run it"
@@ -17,6 +17,7 @@ help:
 	@echo "make examples  the examples of the crates in lib/"
 	@echo "make page   the page of the command in a browser, with screenshots in target/page"
 	@echo "make python  the Python package: its wheel, and its tests in a new virtual environment"
+	@echo "make c PREFIX=/usr/local   the C library: header, libraries, pkg-config"
 	@echo "make install PREFIX=/usr/local   an optimised command with its manual page and completions"
 	@echo "make dist   a .tar.gz, a .deb and a wheel, for x86-64 and ARM64, for an old C library"
 	@echo "make features  the command with each set of its features"
@@ -65,8 +66,9 @@ python: deps fetch
 	@python3 -m venv $(PYTHON_ENV) && $(PYTHON_ENV)/bin/python -m pip install -q --disable-pip-version-check -r bindings/python/tests/requirements$(if $(READERS),-$(READERS)).txt \
 		|| { rm -rf $(PYTHON_ENV); echo "no virtual environment with maturin and distributed: the Python package is left out"; }
 	@if [ -d $(PYTHON_ENV) ]; then set -e; \
-		$(CARGO) build --release --workspace --bin blockmill --example core_folder $(CARGO_FLAGS); \
+		$(CARGO) build --release --workspace --bin blockmill --example core_folder --example given_cases $(CARGO_FLAGS); \
 		$(CORE_FOLDER) $(PYTHON_CHAINS)/small 160 2000; \
+		target/release/examples/given_cases >$(PYTHON_CHAINS)/cases; \
 		$(CORE_FOLDER) $(PYTHON_CHAINS)/large 600 60000; \
 		if [ -d $(REAL_CHAINS) ]; then $(CORE_FOLDER) $(PYTHON_CHAINS)/main $(REAL_CHAINS)/mainnet_0_14131.dat; fi; \
 		$(PYTHON_ENV)/bin/maturin build --release -m bindings/python/Cargo.toml --out target/wheels $(CARGO_FLAGS); \
@@ -87,7 +89,7 @@ test: kernel-deps fetch python-modules
 # Tests that do without Core's kernel library: no CMake, no Boost, none of its C++. A cfg leaves out the
 # tests beside it. The command's own tests do much that is Linux's: a few of them are here. This runs
 # on macOS, and under qemu for ARM64.
-SMALL_CRATES := sync pool fastest checkqueue workqueue block blockfiles descriptors rules script coinmap coins store-log fetch chain datadir checks engine tables audit chaingen faultdisk cli
+SMALL_CRATES := sync pool fastest checkqueue workqueue block blockfiles descriptors rules script coinmap coins store-log fetch validate chain datadir checks engine tables audit chaingen faultdisk cli
 SMALL_PACKAGES := $(addprefix -p blockmill-,$(SMALL_CRATES)) -p secp256k1-lanes -p sha256-lanes
 SMALL_TARGETS := --lib --bins $(addprefix --test ,it queue in_order pool spawn mass fetcher)
 SMALL_CLI := --test cli-it -- demo:: real_chains:: conformance::
@@ -132,6 +134,22 @@ DIST_TARGETS ?= $(MACHINE) $(if $(filter x86_64,$(MACHINE)),aarch64)
 
 dist: deps fetch $(if $(filter aarch64,$(filter-out $(MACHINE),$(DIST_TARGETS))),arm64-deps)
 	packaging/build $(DIST_TARGETS)
+
+# The C library, shared and static, and what pkg-config says of it. Programs look for the shared one
+# under the name with the number of its interface.
+C_PREFIX = $(DESTDIR)$(PREFIX)
+C_VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+C_INTERFACE := $(shell sed -n 's/^\#define BLOCKMILL_INTERFACE //p' bindings/c/include/blockmill.h)
+C_PRIVATE := -lstdc++ -lgcc_s -lpthread -ldl -lm
+
+c: deps fetch
+	$(CARGO) build --profile dist -p blockmill-c $(CARGO_FLAGS)
+	install -d "$(C_PREFIX)/include" "$(C_PREFIX)/lib/pkgconfig"
+	install -m 644 bindings/c/include/blockmill.h "$(C_PREFIX)/include/blockmill.h"
+	install -m 644 target/dist/libblockmill.a "$(C_PREFIX)/lib/libblockmill.a"
+	install -m 755 target/dist/libblockmill.so "$(C_PREFIX)/lib/libblockmill.so.$(C_INTERFACE)"
+	ln -sf libblockmill.so.$(C_INTERFACE) "$(C_PREFIX)/lib/libblockmill.so"
+	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: blockmill' 'Description: Bitcoin blocks validated with the coins that they spend' 'Version: $(C_VERSION)' 'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lblockmill' 'Libs.private: $(C_PRIVATE)' >"$(C_PREFIX)/lib/pkgconfig/blockmill.pc"
 
 # The command with each set of its features, and how many packages the smallest stands on.
 FEATURES := none tables descriptors generate notify http tables,descriptors tables,generate descriptors,generate
@@ -272,7 +290,7 @@ one-core:
 
 # The flags in fuzz/.cargo/config.toml build for libFuzzer. New inputs go to the scratch folder, which
 # is removed; inputs of findings stay in fuzz/artifacts.
-FUZZ_TARGETS := block_file chain_blocks chain_files block undo snapshot store_value submit_line feed_request log_page log_trailer log_checkpoint lanes cache resolve
+FUZZ_TARGETS := block_file chain_blocks chain_files block undo snapshot store_value submit_line feed_request log_page log_trailer log_checkpoint lanes c_interface cache resolve
 FUZZ_RUN := -seed=1 -runs=100000 -max_total_time=15 -timeout=20 -rss_limit_mb=2048
 
 fuzz:

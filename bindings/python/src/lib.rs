@@ -18,6 +18,7 @@ mod set;
 mod states;
 mod stream;
 mod table;
+mod validate;
 mod work;
 
 use pyo3::prelude::*;
@@ -34,6 +35,7 @@ fn _blockmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PartError", py.get_type::<reports::PartError>())?;
     module.add("IncompleteError", py.get_type::<reports::IncompleteError>())?;
     module.add("CursorError", py.get_type::<reports::CursorError>())?;
+    module.add("DecodeError", py.get_type::<reports::DecodeError>())?;
     module.add_class::<key::Key>()?;
     module.add_class::<chain::Chain>()?;
     module.add_class::<set::Set>()?;
@@ -49,5 +51,8 @@ fn _blockmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(work::join_parts, module)?)?;
     module.add_function(wrap_pyfunction!(work::read_part, module)?)?;
     module.add_function(wrap_pyfunction!(work::merge_parts, module)?)?;
+    module.add_function(wrap_pyfunction!(validate::validate_block, module)?)?;
+    module.add_function(wrap_pyfunction!(validate::verify_transaction, module)?)?;
+    module.add_function(wrap_pyfunction!(validate::verify_signatures, module)?)?;
     Ok(())
 }

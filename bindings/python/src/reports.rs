@@ -39,6 +39,12 @@ create_exception!(
 );
 create_exception!(
     blockmill,
+    DecodeError,
+    BlockmillError,
+    "Bytes are no block, no transaction or no undo data."
+);
+create_exception!(
+    blockmill,
     PartError,
     BlockmillError,
     "Bytes are no part of this run, or parts do not join."

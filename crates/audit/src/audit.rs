@@ -11,7 +11,7 @@ use crate::set::{AuditedSet, snapshot_head};
 use crate::sum::{Summed, open_finding, sum_ranges};
 use blockmill_block::Header;
 use blockmill_chain::{ChainBlocks, Observer, Signatures};
-use blockmill_checks::verify_blocks::{BlockVerification, Run, ThreadTimes};
+use blockmill_checks::verify_blocks::{BlockVerification, OwnCoins, Run, ThreadTimes};
 use blockmill_datadir::UtxoSet;
 use blockmill_rules::target::block_work;
 use blockmill_rules::{Params, RejectKind, ScriptVerifier, Work};
@@ -193,7 +193,8 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         heights: RangeInclusive<u32>,
         observer: &mut dyn Observer,
     ) -> Result<Option<Finding>, AuditError> {
-        let verification = self.verification(blocks);
+        // No sum over the chain tells of coins that the block makes or spends twice itself.
+        let verification = self.verification(blocks, OwnCoins::Compared);
         let (mut bad, mut done) = (Vec::new(), 0);
         let mut take = |run: Run<()>| {
             done += run.heights.count();
@@ -330,15 +331,23 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         observer: &mut dyn Observer,
         keep: &mut dyn FnMut(&Part) -> Result<(), AuditError>,
     ) -> Result<Summed, AuditError> {
-        sum_ranges(&self.verification(blocks), ranges, key, self.conditions, observer, keep)
+        sum_ranges(
+            &self.verification(blocks, OwnCoins::ByOthers),
+            ranges,
+            key,
+            self.conditions,
+            observer,
+            keep,
+        )
     }
 
-    fn verification<'b>(&'b self, blocks: &'b ChainBlocks) -> BlockVerification<'b, V> {
+    fn verification<'b>(&'b self, blocks: &'b ChainBlocks, own_coins: OwnCoins) -> BlockVerification<'b, V> {
         BlockVerification {
             blocks,
             verifier: self.verifier,
             threads: self.threads,
             signatures: self.signatures,
+            own_coins,
             stop: self.stop,
         }
     }

@@ -231,16 +231,11 @@ impl HeaderIndex {
         if self.entry(parent).failed {
             return Err(HeaderRefusal::Invalid(Reject::header("bad-prevblk")));
         }
-        let context = HeaderContext {
-            params: &self.params,
-            header,
-            hash,
-            ancestry: &ChainUpTo {
-                index: self,
-                id: parent,
-            },
-            now,
+        let ancestry = ChainUpTo {
+            index: self,
+            id: parent,
         };
+        let context = HeaderContext::after(&ancestry, &self.params, header, hash, now);
         header::check_header(&context).map_err(HeaderRefusal::Invalid)?;
         Ok(self.insert(header, hash, parent))
     }

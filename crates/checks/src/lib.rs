@@ -3,10 +3,10 @@
 //! The modules. Each uses only those after it in this list:
 //! - [`verify_files`]: the blocks of Core's files against its undo files;
 //! - [`verify_blocks`]: the blocks of a chain against their undo data, on several threads;
-//! - [`verify`]: one block against its undo data;
-//! - [`check_pool`]: the scripts of blocks, on all threads of a pool.
+//! - [`verify`]: one block against its undo data.
+//!
+//! The rules, the scripts and their threads are those of `blockmill-validate`.
 
-pub mod check_pool;
 pub mod verify;
 pub mod verify_blocks;
 pub mod verify_files;

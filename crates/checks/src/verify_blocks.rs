@@ -7,8 +7,6 @@
 
 mod blocks_left;
 
-use crate::check_pool::{CheckPool, PendingChecks};
-use crate::verify::{BlockPosition, Verified, VerifyBlockError, script_verdict, validate};
 use blockmill_block::{Block, BlockHash, BlockUndo};
 use blockmill_chain::block_read_error::BlockReadError;
 use blockmill_chain::chain_blocks::ChainBlocks;
@@ -16,7 +14,14 @@ use blockmill_chain::chain_blocks::UndoSearch;
 use blockmill_chain::report::observer::{BlockChange, Observer, Progress};
 use blockmill_chain::report::signatures::{SignatureRanges, SignatureWay, Signatures};
 use blockmill_chain::spending_block::SpendingBlock;
+use blockmill_rules::header::HeaderFacts;
 use blockmill_rules::{Reject, ScriptVerifier};
+pub use blockmill_validate::OwnCoins;
+use blockmill_validate::block::WithoutScripts;
+use blockmill_validate::check_pool::{CheckPool, PendingChecks};
+use blockmill_validate::{
+    BlockPosition, GivenCoins, Verified, VerifyBlockError, script_verdict, validate_without_scripts,
+};
 use blocks_left::BlocksLeft;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
@@ -122,6 +127,8 @@ pub struct BlockVerification<'a, V> {
     pub threads: usize,
     /// How signatures are verified.
     pub signatures: Signatures,
+    /// Whether each block is compared with the coins that it makes and spends itself.
+    pub own_coins: OwnCoins,
     /// Set by the caller to end early.
     pub stop: &'a AtomicBool,
 }
@@ -155,6 +162,7 @@ impl<V: ScriptVerifier + 'static> BlockVerification<'_, V> {
         let shared = Shared {
             blocks: self.blocks,
             signatures: self.signatures,
+            own_coins: self.own_coins,
             verifier: self.verifier,
             stop: self.stop,
             each,
@@ -216,6 +224,7 @@ struct Done {
 struct Shared<'a, V, T> {
     blocks: &'a ChainBlocks,
     signatures: Signatures,
+    own_coins: OwnCoins,
     verifier: &'a Arc<V>,
     stop: &'a AtomicBool,
     each: EachBlock<'a, T>,
@@ -410,14 +419,26 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         let SpendingBlock { block, undo, .. } = blocks.read_next(height, search).map_err(unreadable)?;
         let way = blocks.signature_way(height, self.shared.signatures, self.pool.can_defer());
         let way = way.map_err(unreadable)?;
-        let position = BlockPosition::in_chain(blocks, height).map_err(unreadable)?;
-        let validated = validate(&block, &undo, &position, self.shared.verifier.as_ref(), true);
-        let (verified, flags) = match validated {
-            Ok(validated) => validated,
-            Err(reject) => return Ok(Err(reject)),
+        // Coins are below the block, and heights above the tip are in no chain.
+        let at_height = |height| Some(blocks.median_time_past(height).unwrap_or(u32::MAX));
+        let position = BlockPosition {
+            facts: HeaderFacts {
+                median_time_past: Some(blocks.median_time_past(height - 1).map_err(unreadable)?),
+                ..HeaderFacts::default()
+            },
+            median_time_past: Some(&at_height),
+            ..BlockPosition::at_height(blocks.params(), height)
         };
         let memory = block.memory() + undo.memory();
         let (block, undo) = (Arc::new(block), Arc::new(undo));
+        let coins: GivenCoins<'_> = GivenCoins::InOrder(&undo);
+        let verifier = self.shared.verifier.as_ref();
+        let validated = validate_without_scripts(&block, coins, self.shared.own_coins, &position, verifier);
+        let WithoutScripts { verified, flags, .. } = match validated {
+            Ok(validated) => validated,
+            Err(VerifyBlockError::Reject(reject)) => return Ok(Err(reject)),
+            Err(error) => return Err(Problem::Unreadable(error.to_string())),
+        };
         let mut pending = self.pool.begin(&block, &undo, flags, height, way.lanes);
         // Without workers all checks have been run by now, but for what is deferred.
         pending.end_round();
@@ -479,11 +500,12 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
             block: &block,
             undo: &undo,
         };
-        let verdict = script_verdict(&block, failure).and_then(|()| Ok((self.shared.each)(&change, &mut run.value)?));
+        let verdict: Result<(), VerifyBlockError> =
+            script_verdict(&block, failure).and_then(|()| Ok((self.shared.each)(&change, &mut run.value)?));
         if let Err(error) = verdict {
             return Err(match error {
                 VerifyBlockError::Reject(reject) => Problem::Reject(reject),
-                VerifyBlockError::Verifier(detail) => Problem::Unreadable(detail),
+                error => Problem::Unreadable(error.to_string()),
             });
         }
         self.shared.count(height, Some(&verified));

@@ -174,13 +174,7 @@ impl<'a> HeaderChain<'a> {
             return Err(Reject::header("prev-blk-not-found"));
         }
         let hash = header.hash();
-        check_header(&HeaderContext {
-            params: self.params,
-            header,
-            hash,
-            ancestry: &*self,
-            now,
-        })?;
+        check_header(&HeaderContext::after(&*self, self.params, header, hash, now))?;
         self.last = hash;
         self.headers.push((header.time, header.bits));
         Ok(())

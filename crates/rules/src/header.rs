@@ -53,7 +53,21 @@ pub fn median_time(times: &mut [u32]) -> u32 {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// A header, and the chain before it.
+/// What the rules of a header ask of the chain before it, and of the clock. A rule whose fact is
+/// not known is left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeaderFacts {
+    /// Target in compact form that the header must have.
+    pub bits: Option<u32>,
+    /// Time in the parent's header, in seconds since 1970.
+    pub parent_time: Option<u32>,
+    /// Median of the times of the parent and the ten blocks before it.
+    pub median_time_past: Option<u32>,
+    /// The clock, in seconds since 1970.
+    pub now: Option<i64>,
+}
+
+/// A header, and what is known of the chain before it.
 pub struct HeaderContext<'a> {
     /// Parameters of the network.
     pub params: &'a Params,
@@ -61,15 +75,34 @@ pub struct HeaderContext<'a> {
     pub header: &'a Header,
     /// Its hash.
     pub hash: BlockHash,
-    /// The chain before it.
-    pub ancestry: &'a dyn Ancestry,
-    /// The clock, in seconds since 1970.
-    pub now: i64,
+    /// Its height.
+    pub height: u32,
+    /// What is known.
+    pub facts: HeaderFacts,
 }
 
-impl HeaderContext<'_> {
-    fn height(&self) -> u32 {
-        self.ancestry.parent().height + 1
+impl<'a> HeaderContext<'a> {
+    /// A header after a chain that is known, by which all rules are checked.
+    pub fn after(
+        ancestry: &dyn Ancestry,
+        params: &'a Params,
+        header: &'a Header,
+        hash: BlockHash,
+        now: i64,
+    ) -> HeaderContext<'a> {
+        let parent = ancestry.parent();
+        HeaderContext {
+            params,
+            header,
+            hash,
+            height: parent.height + 1,
+            facts: HeaderFacts {
+                bits: Some(next_bits(params, ancestry, header.time)),
+                parent_time: Some(parent.time),
+                median_time_past: Some(ancestry.median_time_past()),
+                now: Some(now),
+            },
+        }
     }
 }
 
@@ -77,9 +110,9 @@ impl HeaderContext<'_> {
 pub type HeaderCheck = fn(&HeaderContext<'_>) -> Verdict;
 
 rules! {
-    /// The rules of a header, in Core's order.
+    /// The rules of a header among its ancestors, in Core's order. [`check_proof_of_work`] comes
+    /// before them.
     pub HEADER_RULES: HeaderCheck = [
-        proof_of_work, "CheckBlockHeader", Activation::Always;
         difficulty, "GetNextWorkRequired", Activation::Always;
         time_after_median, "ContextualCheckBlockHeader", Activation::Always;
         no_time_warp, "BIP 94", Activation::Bip94;
@@ -95,19 +128,23 @@ rules! {
 /// # Errors
 /// The first rule that is broken.
 pub fn check_header(context: &HeaderContext<'_>) -> Verdict {
-    let height = context.height();
+    check_proof_of_work(&context.hash, context.header.bits, context.params)?;
+    check_header_context(context)
+}
+
+/// Runs the rules of a header among its ancestors.
+///
+/// # Errors
+/// The first rule that is broken.
+pub fn check_header_context(context: &HeaderContext<'_>) -> Verdict {
     HEADER_RULES
         .iter()
-        .filter(|rule: &&Rule<_>| rule.activation.holds(context.params, height))
+        .filter(|rule: &&Rule<_>| rule.activation.holds(context.params, context.height))
         .try_for_each(|rule| (rule.check)(context))
 }
 
-/// The hash MUST NOT be above the target, and the target MUST NOT be above the network's limit.
-fn proof_of_work(context: &HeaderContext<'_>) -> Verdict {
-    check_proof_of_work(&context.hash, context.header.bits, context.params)
-}
-
-/// Checks the proof of work of a header without its ancestors.
+/// The hash MUST NOT be above the target, and the target MUST NOT be above the network's limit
+/// (Core's `CheckBlockHeader`).
 ///
 /// # Errors
 /// `high-hash`.
@@ -124,10 +161,9 @@ pub fn check_proof_of_work(hash: &BlockHash, bits: u32, params: &Params) -> Verd
 
 /// The target MUST be the one that follows from the chain before the header.
 fn difficulty(context: &HeaderContext<'_>) -> Verdict {
-    if context.header.bits == next_bits(context.params, context.ancestry, context.header.time) {
-        Ok(())
-    } else {
-        Err(Reject::header("bad-diffbits"))
+    match context.facts.bits {
+        Some(bits) if context.header.bits != bits => Err(Reject::header("bad-diffbits")),
+        _ => Ok(()),
     }
 }
 
@@ -162,20 +198,19 @@ pub fn next_bits(params: &Params, ancestry: &dyn Ancestry, time: u32) -> u32 {
 
 /// The time MUST be later than the median of the times of the eleven blocks before.
 fn time_after_median(context: &HeaderContext<'_>) -> Verdict {
-    if context.header.time > context.ancestry.median_time_past() {
-        Ok(())
-    } else {
-        Err(Reject::header("time-too-old"))
+    match context.facts.median_time_past {
+        Some(median) if context.header.time <= median => Err(Reject::header("time-too-old")),
+        _ => Ok(()),
     }
 }
 
 /// The first block of a period MUST NOT be more than ten minutes earlier than its parent.
 fn no_time_warp(context: &HeaderContext<'_>) -> Verdict {
     let first = context
-        .height()
+        .height
         .is_multiple_of(context.params.difficulty_adjustment_interval());
-    let earliest = i64::from(context.ancestry.parent().time) - MAX_TIMEWARP;
-    if first && i64::from(context.header.time) < earliest {
+    let is_early = |parent: u32| i64::from(context.header.time) < i64::from(parent) - MAX_TIMEWARP;
+    if first && context.facts.parent_time.is_some_and(is_early) {
         Err(Reject::header("time-timewarp-attack"))
     } else {
         Ok(())
@@ -184,7 +219,8 @@ fn no_time_warp(context: &HeaderContext<'_>) -> Verdict {
 
 /// The time MUST NOT be more than two hours ahead of the clock.
 fn time_not_in_future(context: &HeaderContext<'_>) -> Verdict {
-    if i64::from(context.header.time) > context.now + MAX_FUTURE_BLOCK_TIME {
+    let is_ahead = |now: i64| i64::from(context.header.time) > now.saturating_add(MAX_FUTURE_BLOCK_TIME);
+    if context.facts.now.is_some_and(is_ahead) {
         Err(Reject::time_future("time-too-new"))
     } else {
         Ok(())
@@ -284,14 +320,8 @@ mod tests {
     /// Validates a header with a hash of zero, so that its work is always enough.
     fn check(network: Network, chain: &Chain, header: Header) -> Result<(), String> {
         let params = Params::new(network, None);
-        check_header(&HeaderContext {
-            params: &params,
-            header: &header,
-            hash: BlockHash::ZERO,
-            ancestry: chain,
-            now: NOW,
-        })
-        .map_err(|reject| reject.reason.into_owned())
+        check_header(&HeaderContext::after(chain, &params, &header, BlockHash::ZERO, NOW))
+            .map_err(|reject| reject.reason.into_owned())
     }
 
     fn refused(reason: &str) -> Result<(), String> {
@@ -306,6 +336,37 @@ mod tests {
         assert_eq!(at(61), Ok(()));
         assert_eq!(at(2_000_007_200), Ok(()));
         assert_eq!(at(2_000_007_201), refused("time-too-new"));
+    }
+
+    /// A rule whose fact is not known is left out, and no other one.
+    #[test]
+    fn facts_that_are_not_known() {
+        let params = Params::new(Network::Testnet4, None);
+        let chain = Chain::new(0, (0..2016).map(|height| (height * 601, 0x1d00_ffff)).collect());
+        let broken = header(1, 1, 0x1d00_fffe);
+        let full = HeaderContext::after(&chain, &params, &broken, BlockHash::ZERO, -8000).facts;
+        let word = |facts| {
+            let context = HeaderContext {
+                params: &params,
+                header: &broken,
+                hash: BlockHash::ZERO,
+                height: 2016,
+                facts,
+            };
+            check_header(&context).unwrap_err().reason.into_owned()
+        };
+        let mut facts = full;
+        assert_eq!(word(facts), "bad-diffbits");
+        facts.bits = None;
+        assert_eq!(word(facts), "time-too-old");
+        facts.median_time_past = None;
+        assert_eq!(word(facts), "time-timewarp-attack");
+        facts.parent_time = None;
+        assert_eq!(word(facts), "time-too-new");
+        facts.now = None;
+        assert_eq!(word(facts), "bad-version(0x00000001)");
+        facts.now = Some(i64::MAX);
+        assert_eq!(word(facts), "bad-version(0x00000001)");
     }
 
     #[test]
@@ -338,13 +399,7 @@ mod tests {
         let chain = Chain::new(1, vec![(1000, EASY)]);
         let params = Params::new(Network::Regtest, None);
         let checked = header(4, 2000, EASY);
-        let context = HeaderContext {
-            params: &params,
-            header: &checked,
-            hash: BlockHash([0xff; 32]),
-            ancestry: &chain,
-            now: NOW,
-        };
+        let context = HeaderContext::after(&chain, &params, &checked, BlockHash([0xff; 32]), NOW);
         let reject = check_header(&context).unwrap_err();
         assert_eq!((&*reject.reason, reject.kind), ("high-hash", RejectKind::NoWork));
         let other = header(4, 2000, 0x207f_fffe);

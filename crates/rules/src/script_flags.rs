@@ -37,6 +37,12 @@ impl ScriptFlags {
         self.0 & other.0 == other.0
     }
 
+    /// Whether Core's interpreter runs scripts under these flags: it knows them all, and has the
+    /// ones that others need.
+    pub const fn can_run(self) -> bool {
+        Self::ALL.contains(self) && (!self.contains(Self::WITNESS) || self.contains(Self::P2SH))
+    }
+
     /// This set without those of `other`.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)

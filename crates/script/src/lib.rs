@@ -52,3 +52,4 @@ mod tests;
 pub use crate::choice::{Way, measured};
 pub use crate::deferred::Deferred;
 pub use crate::verifier::{CoreTransaction, CoreVerifier, Signatures};
+pub use secp256k1_lanes::{Check, Kind};

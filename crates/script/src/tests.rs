@@ -12,6 +12,7 @@ mod parts;
 mod random;
 mod real_blocks;
 mod samples;
+mod signatures;
 
 /// How many cases a test tries: `BLOCKMILL_TEST_DEFERRAL`, or `usual`.
 fn cases(usual: u64) -> u64 {

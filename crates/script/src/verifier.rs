@@ -8,7 +8,7 @@ use crate::ffi::{self, End, Limits, Report};
 use crate::lanes::Lanes;
 use crate::recorder::{Known, NULLFAIL, Recorder};
 use blockmill_rules::{Outcome, ScriptFlags, ScriptVerifier, SignatureCounts, SpentOutput, VerifyError};
-use secp256k1_lanes::{Backend, Verdict};
+use secp256k1_lanes::{Backend, Check, Verdict};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -113,6 +113,20 @@ impl CoreVerifier {
         }
     }
 
+    /// Whether signature checks hold, in the order of the checks: in lanes where that is faster,
+    /// and by libsecp256k1 where the lanes cannot tell.
+    ///
+    /// # Errors
+    /// [`VerifyError::Verifier`] once lanes and libsecp256k1 have contradicted each other.
+    pub fn verify_signatures(&self, checks: &[Check]) -> Result<Vec<bool>, VerifyError> {
+        let Some(deferring) = self.deferring.as_ref().filter(|_| !checks.is_empty()) else {
+            add(&self.counts.libsecp256k1, checks.len());
+            return Ok(checks.iter().map(ffi::is_valid).collect());
+        };
+        let verdicts = deferring.verdicts(checks, &self.counts)?.verdicts;
+        Ok(verdicts.into_iter().map(|verdict| verdict == Verdict::Valid).collect())
+    }
+
     /// The ordinary run, whose word is final.
     fn ordinary(
         &self,
@@ -193,9 +207,7 @@ fn check_arguments(prepared: &CoreTransaction, input: usize, flags: ScriptFlags)
     if input >= prepared.inner.inputs() {
         return Err(failed(format!("there is no input {input}")));
     }
-    // Core's interpreter asserts the second.
-    if !ScriptFlags::ALL.contains(flags) || (flags.contains(ScriptFlags::WITNESS) && !flags.contains(ScriptFlags::P2SH))
-    {
+    if !flags.can_run() {
         return Err(failed(format!("unfit script flags {:#x}", flags.0)));
     }
     Ok(())
@@ -364,7 +376,7 @@ impl CoreVerifier {
         self
     }
 
-    pub(crate) fn with_reserve(mut self, reserve: fn(&mut Vec<secp256k1_lanes::Check>) -> bool) -> Self {
+    pub(crate) fn with_reserve(mut self, reserve: fn(&mut Vec<Check>) -> bool) -> Self {
         self.deferring.as_mut().unwrap().reserve = reserve;
         self
     }

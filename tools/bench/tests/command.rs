@@ -60,7 +60,7 @@ fn parts_run() {
     check("checkqueue", &[], 1);
     check("workqueue", &[], 1);
     check("coinmap", &[], 2);
-    check("signatures", &[], 2);
+    check("signatures", &[], 3);
 }
 
 #[test]

@@ -6,7 +6,8 @@
 
 - `open` opens a data directory, `blocks` finds the chain in block files: coins, transactions, inputs,
   outputs, filters as tables, which pyarrow, polars, DuckDB and pandas read;
-- `open(...).feed` gives each block that comes or leaves, with the coins that it spends.
+- `open(...).feed` gives each block that comes or leaves, with the coins that it spends;
+- `validate_block` validates one block with coins that are given, without any of these.
 
 **Audit.** With the undo files that Bitcoin Core keeps beside its block files every block can be checked alone,
 in any order: all rules, all scripts. Two products over all coins say whether the undo data is true,
@@ -38,6 +39,7 @@ from ._blockmill import (
     BlockmillError,
     Chain,
     CursorError,
+    DecodeError,
     FileError,
     IncompleteError,
     Key,
@@ -54,17 +56,29 @@ from ._blockmill import (
 from ._blockmill import audit_part as _audit_part
 from ._shared import OnProgress, PathLike, Paths, Progress, hear_with, path_text, path_texts
 from .tables import Balance, Blocks, Coin, Feed, Stats, Table, UtxoSet, blocks, open
+from .validation import (
+    BlockVerdict,
+    ScriptFlag,
+    SignatureCheck,
+    SpentCoin,
+    TransactionVerdict,
+    validate_block,
+    verify_signatures,
+    verify_transaction,
+)
 
 if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = [
     "Balance",
+    "BlockVerdict",
     "BlockmillError",
     "Blocks",
     "Chain",
     "Coin",
     "CursorError",
+    "DecodeError",
     "Feed",
     "FileError",
     "Finding",
@@ -75,8 +89,12 @@ __all__ = [
     "PartError",
     "Progress",
     "Report",
+    "ScriptFlag",
+    "SignatureCheck",
+    "SpentCoin",
     "Stats",
     "Table",
+    "TransactionVerdict",
     "UnreadableError",
     "UsageError",
     "UtxoSet",
@@ -88,6 +106,9 @@ __all__ = [
     "blocks",
     "index",
     "open",
+    "validate_block",
+    "verify_signatures",
+    "verify_transaction",
 ]
 
 Verdict = Literal["proved", "refuted", "incomplete"]

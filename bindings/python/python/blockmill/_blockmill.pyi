@@ -27,6 +27,9 @@ class IncompleteError(BlockmillError):
 class CursorError(BlockmillError):
     """A feed cannot go on from a cursor: begin anew."""
 
+class DecodeError(BlockmillError):
+    """Bytes are no block, no transaction or no undo data."""
+
 class Key:
     """The secret of a run. Its pickles have the secret, its `repr` has not."""
 
@@ -122,6 +125,11 @@ class Set:
     def feed(self, cursor: str, is_followed: bool) -> Events:
         """What has happened to the chain since a block, as events."""
 
+def validate_block(
+    block: bytes, coins: Any, context: dict[str, Any], threads: int, signatures: str
+) -> dict[str, Any]: ...
+def verify_transaction(transaction: bytes, coins: Any, flags: int, signatures: str) -> dict[str, Any]: ...
+def verify_signatures(checks: list[Any], signatures: str) -> list[bool]: ...
 def open_set(path: str, blocks: list[str], older: bool, threads_wanted: int | None) -> Set: ...
 
 def audit_files(

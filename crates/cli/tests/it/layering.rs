@@ -13,7 +13,7 @@ const TOOLS: &str = "tools";
 const BINDINGS: &str = "bindings";
 
 /// All crates, with their folders and floors.
-const FLOORS: [(&str, &str, u8); 30] = [
+const FLOORS: [(&str, &str, u8); 32] = [
     ("secp256k1-lanes", LIB, 0),
     ("sync", LIB, 0),
     ("fastest", LIB, 0),
@@ -32,12 +32,14 @@ const FLOORS: [(&str, &str, u8); 30] = [
     ("fetch", CRATES, 4),
     ("chain", CRATES, 4),
     ("datadir", CRATES, 5),
+    ("validate", CRATES, 4),
     ("checks", CRATES, 5),
     ("engine", CRATES, 6),
     ("tables", CRATES, 6),
     ("audit", CRATES, 6),
     ("cli", CRATES, 8),
     ("python", BINDINGS, 8),
+    ("c", BINDINGS, 8),
     ("chaingen", TOOLS, 1),
     ("kernel", TOOLS, 3),
     ("faultdisk", TOOLS, 3),
@@ -175,6 +177,7 @@ fn parts_for_others_need_no_c_compiler() {
         "fetch",
         "chain",
         "datadir",
+        "validate",
         "checks",
         "engine",
     ]) {
@@ -223,7 +226,7 @@ fn readers_have_no_pipeline() {
             .filter(|part| names.iter().any(|name| name == part));
         parts.collect::<Vec<_>>()
     };
-    for reader in ["chain", "datadir", "checks", "tables", "audit", "python"] {
+    for reader in ["chain", "datadir", "validate", "checks", "tables", "audit", "python"] {
         assert_eq!(found(&format!("blockmill-{reader}")), [""; 0], "{reader}");
     }
     assert_eq!(found("blockmill-engine"), pipeline);

@@ -151,7 +151,10 @@ fn a_changed_amount_of_a_taproot_coin_fails_the_script() {
 #[test]
 fn amounts_below_the_outputs_are_refused() {
     let applied = for_all_blocks(|real| {
-        let candidates = real.spent_where(|(index, input), _| input == 0 && real.value_out(index) > 0);
+        // All coins of the transaction are changed.
+        let makes_none = |index: usize| (0..real.coins[index].len()).all(|input| !real.makes((index, input)));
+        let candidates =
+            real.spent_where(|(index, input), _| input == 0 && real.value_out(index) > 0 && makes_none(index));
         let (index, _) = one_of(real, &candidates).expect("a transaction that pays something");
         let mut coins = real.coins.clone();
         let mut left = real.value_out(index) - 1;

@@ -6,9 +6,9 @@ use blockmill_block::coin::Coin;
 use blockmill_block::{Block, BlockUndo};
 use blockmill_chain::index::BlockId;
 use blockmill_chain::report::signatures::SignatureWay;
-use blockmill_checks::check_pool::{PendingChecks, RoundResult};
 use blockmill_coins::{CoinsCache, HashedOutPoint, StoreError};
 use blockmill_rules::ScriptVerifier;
+use blockmill_validate::check_pool::{PendingChecks, RoundResult};
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -6,8 +6,8 @@
 
 use crate::report::stages::{Span, Stage};
 use blockmill_block::{Coin, OutPoint};
-use blockmill_checks::check_pool::CheckRecord;
 use blockmill_coins::{Changes, CoinIterator, CoinStore, LastCommit, StoreError, Tip};
+use blockmill_validate::check_pool::CheckRecord;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
 //! Mutated blocks, judged by this engine twice, with signatures verified by the kernel library and
-//! in lanes, and by Bitcoin Core's ChainstateManager, side by side.
+//! in lanes, by validation with given coins, and by Bitcoin Core's ChainstateManager, side by side.
 //!
 //! Valid regtest blocks of several script kinds are made on the tip, and now and then on a block
 //! before it. Up to two mutations are applied. In nine of ten blocks, witness commitment, merkle
@@ -20,6 +20,9 @@
 mod candidate;
 mod core_node;
 mod forest;
+#[path = "../../../validate/tests/it/given_chain.rs"]
+mod given_chain;
+mod given_side;
 mod imports;
 mod mutations;
 mod payments;

@@ -17,12 +17,16 @@ pub(super) const FOLDER: &str = "../shared/data/blocks";
 const INPUTS_MIN: usize = 700;
 
 /// The interface of Core's kernel library.
-const PEER: &str = "Core's kernel library";
+pub(super) const PEER: &str = "Core's kernel library";
 
 /// A real block.
 pub(super) struct RealBlock {
-    name: String,
-    work: Work,
+    pub(super) name: String,
+    pub(super) params: Params,
+    pub(super) height: u32,
+    pub(super) bytes: Vec<u8>,
+    pub(super) undo: Vec<u8>,
+    pub(super) work: Work,
     /// The kind of each input, in order.
     kinds: Vec<Option<&'static str>>,
 }
@@ -55,10 +59,12 @@ impl RealBlock {
             other => other.parse()?,
         };
         let height = height.parse()?;
-        let block = Block::decode(std::fs::read(path)?)?;
-        let undo = BlockUndo::decode(&std::fs::read(path.with_extension("undo"))?)?;
+        let (bytes, undo_bytes) = (std::fs::read(path)?, std::fs::read(path.with_extension("undo"))?);
+        let block = Block::decode(bytes)?;
+        let undo = BlockUndo::decode(&undo_bytes)?;
+        let params = Params::new(network, None);
         // Old blocks have fewer rules.
-        let flags = block_script_flags(&Params::new(network, None), height, &block.hash());
+        let flags = block_script_flags(&params, height, &block.hash());
         let (mut work, mut kinds) = (Work::once(), Vec::new());
         // The coinbase spends nothing, and has no undo data.
         for (index, transaction) in block.transactions().enumerate().skip(1) {
@@ -75,7 +81,15 @@ impl RealBlock {
                 flags,
             });
         }
-        Ok(Self { name, work, kinds })
+        Ok(Self {
+            name,
+            params,
+            height,
+            bytes: block.bytes().to_vec(),
+            undo: undo_bytes,
+            work,
+            kinds,
+        })
     }
 
     /// The transactions with inputs of a kind, and only those inputs.
@@ -95,13 +109,25 @@ impl RealBlock {
     }
 }
 
+/// The blocks that are not too large for the plan.
+fn chosen(plan: Plan, blocks: &[RealBlock]) -> impl Iterator<Item = &RealBlock> {
+    blocks
+        .iter()
+        .filter(move |block| block.work.inputs() <= plan.block_inputs_max)
+}
+
+/// Those among them that have many inputs.
+pub(super) fn large(plan: Plan, blocks: &[RealBlock]) -> impl Iterator<Item = &RealBlock> {
+    chosen(plan, blocks).filter(|block| block.work.inputs() >= INPUTS_MIN)
+}
+
 /// The rows of all blocks together, and of the script kinds.
 pub(super) fn rows(plan: Plan, blocks: &[RealBlock], progress: Progress<'_>) -> Result<Vec<Row>, Failure> {
-    let few = |block: &&RealBlock| block.work.inputs() <= plan.block_inputs_max;
-    let chosen: Vec<&RealBlock> = blocks.iter().filter(few).collect();
-    let large = chosen.iter().filter(|block| block.work.inputs() >= INPUTS_MIN);
+    let chosen: Vec<&RealBlock> = chosen(plan, blocks).collect();
     let all = Work {
-        transactions: large.flat_map(|block| block.work.transactions.clone()).collect(),
+        transactions: large(plan, blocks)
+            .flat_map(|block| block.work.transactions.clone())
+            .collect(),
         ..Work::once()
     };
     let mut rows = beside(&all, ALL, plan, progress)?;

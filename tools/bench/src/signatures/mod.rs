@@ -4,6 +4,7 @@
 //!
 //! All on one thread:
 //! - whole script checks of real blocks: `blocks`, by the script kinds of `kinds`;
+//! - the same blocks, validated with given coins by every rule: `given`;
 //! - inputs that cost a deferring verifier more than an ordinary one: `hostile`, built with
 //!   `forge`.
 //!
@@ -11,6 +12,7 @@
 
 mod blocks;
 mod forge;
+mod given;
 mod hostile;
 mod kinds;
 mod work;
@@ -24,6 +26,7 @@ use std::path::Path;
 
 /// The tables.
 const BLOCKS: &str = "whole script checks of real blocks, beside Core's kernel library";
+const GIVEN: &str = "real blocks from their bytes, validated with given coins, beside Core's kernel library";
 const HOSTILE: &str = "hostile inputs, deferred and resolved, beside ordinary runs";
 
 /// Name of the row of all inputs.
@@ -92,7 +95,10 @@ pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report
     let title = "signature checks verified many at once, on one thread";
     let mut report = Report::new("signatures", title, &options.command());
     match blocks::load(Path::new(""))? {
-        Some(blocks) => report.rows = blocks::rows(plan, &blocks, progress)?,
+        Some(blocks) => {
+            report.rows = blocks::rows(plan, &blocks, progress)?;
+            report.rows.extend(given::rows(plan, &blocks, progress)?);
+        }
         None => report.notes.push(format!(
             "skipped: {} is missing, so no real blocks were run",
             blocks::FOLDER
@@ -103,6 +109,7 @@ pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report
     report.note(&[
         "ratio: the peer's CPU time over ours, of neighbouring runs; of hostile inputs: deferred runs over ordinary ones",
         "all: the blocks with 700 inputs and more; a script kind: only its inputs, with the preparation of their transactions",
+        "validated with given coins: ours decodes blocks and undo data and checks every rule, the peer runs scripts alone",
         "in lanes to cannot tell: signature checks of a run by their way, and scripts that ran again",
     ]);
     claims(&mut report);
@@ -117,6 +124,13 @@ fn claims(report: &mut Report) {
         let ratio = report.least("ratio_median", |row| row.table() == BLOCKS && row.is("what", what));
         report.at_least(&format!("{what}: the kernel library's time over ours"), ratio, wanted);
     }
+    let ratio = report.least("ratio_median", |row| row.table() == GIVEN);
+    let wanted = wanted_of_lanes(4.0, 2.0);
+    report.at_least(
+        "validated with given coins: the kernel library's time over ours",
+        ratio,
+        wanted,
+    );
     let worst = report.most("ratio_median", |row| row.table() == HOSTILE);
     report.at_most("hostile inputs, worst row: over ordinary runs", worst, 1.3);
 }
@@ -134,10 +148,11 @@ mod tests {
             row(BLOCKS, "P2PKH", 3.0),
             row(BLOCKS, ALL, 5.5),
             row(BLOCKS, kinds::P2TR_SCRIPT, 3.5),
+            row(GIVEN, ALL, 4.5),
             row(HOSTILE, "worst", 1.4),
         ];
         claims(&mut report);
         let found: Vec<(f64, bool)> = report.claims.iter().map(|claim| (claim.value, claim.met)).collect();
-        assert_eq!(found, [(5.5, true), (3.5, false), (1.4, false)]);
+        assert_eq!(found, [(5.5, true), (3.5, false), (4.5, true), (1.4, false)]);
     }
 }

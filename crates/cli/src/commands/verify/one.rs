@@ -109,7 +109,7 @@ pub(super) fn run(
             log::warning("unverified", &text, fields);
             return Ok(1);
         }
-        Err(VerifyBlockError::Verifier(detail)) => return Err(corrupt(block_path, detail)),
+        Err(error) => return Err(corrupt(block_path, error.to_string())),
     };
     let counts = verifier.signature_counts();
     let way = if verified.lanes { "lanes" } else { "libsecp256k1" };

@@ -103,17 +103,23 @@ pub(crate) fn kind_of(script: &[u8]) -> Option<Kind> {
 pub(crate) type SpentIndex = (usize, usize);
 
 impl RealBlock {
-    /// Indices of the coins of which something holds.
+    /// Indices of the coins of which something holds, and which the block does not make itself.
     pub(crate) fn spent_where(&self, holds: impl Fn(SpentIndex, &Coin) -> bool) -> Vec<SpentIndex> {
         let mut indices = Vec::new();
         for (index, coins) in self.coins.iter().enumerate() {
             for (input, coin) in coins.iter().enumerate() {
-                if holds((index, input), coin) {
+                if holds((index, input), coin) && !self.makes((index, input)) {
                     indices.push((index, input));
                 }
             }
         }
         indices
+    }
+
+    /// Whether the block itself makes a coin that it spends.
+    pub(crate) fn makes(&self, (index, input): SpentIndex) -> bool {
+        let outpoint = self.block.transaction(index + 1).input(input).previous_output();
+        self.block.transactions().any(|maker| maker.txid() == outpoint.txid)
     }
 
     /// The whole of all outputs of a transaction, the coinbase not counted, in satoshi.

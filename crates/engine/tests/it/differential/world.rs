@@ -1,6 +1,7 @@
 //! Both engines, Core, and the chain as the tests know it.
 
 use super::core_node::{CoreAnswer, CoreLog, CoreNode};
+use super::given_side::GivenSide;
 use super::tree::{BOOTSTRAP, Tree, coinbase_block};
 use crate::common::rejections::Rejections;
 use crate::common::{Settings, internals};
@@ -21,6 +22,8 @@ pub(crate) struct World {
     /// The same, with signatures verified in lanes.
     in_lanes: Engine<CoreVerifier>,
     rejections_in_lanes: Rejections,
+    /// Validation with given coins.
+    given: GivenSide,
     core: CoreNode,
     pub(crate) tree: Tree,
     /// The outcome of each block, for the message about a difference.
@@ -57,6 +60,7 @@ impl World {
             rejections: Rejections::default(),
             in_lanes: in_lanes.unwrap(),
             rejections_in_lanes: Rejections::default(),
+            given: GivenSide::new(),
             core: CoreNode::new(log),
             tree: Tree::new(),
             history: Vec::new(),
@@ -82,6 +86,7 @@ impl World {
         if in_lanes != ours || lanes_tip != self.engine.tip_hash() {
             return Err(format!("{ours:?}, but in lanes {in_lanes:?}, tip {lanes_tip}"));
         }
+        self.given.compare(bytes, &ours)?;
         let reason = ours.reason.as_deref().map(|reason| match reason.find('(') {
             Some(end) => reason[..end].to_owned(),
             None => reason.to_owned(),
@@ -119,6 +124,10 @@ impl World {
     /// verified in lanes.
     pub(crate) fn finish(mut self) -> SignatureCounts {
         self.compare_sets();
+        // Most blocks are on a valid parent. A short run is mostly the valid blocks of the start.
+        let (judged, all) = (self.given.judged, self.history.len() as u64);
+        let enough = (judged[0] + judged[1]) * 2 > all && judged[1] * 10 > all;
+        assert!(enough || all < 1_000, "{judged:?} of {all}");
         self.in_lanes.connect(&[], &mut self.rejections_in_lanes).unwrap();
         self.engine.connect(&[], &mut self.rejections).unwrap();
         assert_eq!(self.rejections_in_lanes.reasons(), self.rejections.reasons());
