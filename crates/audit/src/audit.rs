@@ -11,7 +11,7 @@ use crate::set::{AuditedSet, snapshot_head};
 use crate::sum::{Summed, open_finding, sum_ranges};
 use blockmill_block::Header;
 use blockmill_chain::{ChainBlocks, Observer, Signatures};
-use blockmill_checks::verify_blocks::{BlockVerification, OwnCoins, Run, ThreadTimes};
+use blockmill_checks::verify_blocks::{BlockVerification, OwnCoins, Problem, Run, ThreadTimes};
 use blockmill_datadir::UtxoSet;
 use blockmill_rules::target::block_work;
 use blockmill_rules::{Params, RejectKind, ScriptVerifier, Work};
@@ -204,7 +204,11 @@ impl<'a, V: ScriptVerifier + 'static> Auditor<'a, V> {
         if done < heights.count() {
             return Err(AuditError::Stopped);
         }
-        let bad = bad.into_iter().filter(|bad| blocks.found_at(bad.height).is_some());
+        // A block whose undo data is not there says as little as a header alone.
+        let bad = bad.into_iter().filter(|bad| {
+            let is_there = blocks.found_at(bad.height).is_some();
+            is_there && !matches!(bad.problem, Problem::NoUndoFile(_))
+        });
         Ok(bad.min_by_key(|bad| bad.height).map(|bad| open_finding(&bad)))
     }
 

@@ -69,7 +69,11 @@ impl ChainState {
         };
         // After the search: until it has ended, what was known before holds.
         self.imported.extend(&numbers);
-        let anew_above = self.anew_above.take();
+        // A search of some files gives no order to what lies in the others.
+        let anew_above = match which {
+            Which::All => self.anew_above.take(),
+            Which::Changed => None,
+        };
         let forgotten = self.forget_old(&numbers, known, &mut records, anew_above.is_none());
         if let Some(tip) = anew_above {
             self.index.forget_order(tip);

@@ -230,6 +230,12 @@ def export(
             if name in OF_NONE:
                 of_table = [rest[str(part.key)] for part in parts if f"-{name}-" in str(part.key)]
                 _complete_all(tasks, name, of_table, files[name])
+        # A lost result that somebody holds would be made once more.
+        parts.clear()
+        tasks.release()
+        for name in names:
+            for file in files[name]:
+                _incomplete(file).unlink(missing_ok=True)
         return files
     except BaseException:
         tasks.cancel()
@@ -246,5 +252,3 @@ def _complete_all(tasks: Tasks, table: str, rest: list[bytes], files: list[Path]
         before = _above(table, before, of_file)
     for task in completed:
         task.result()
-    for file in files:
-        _incomplete(file).unlink()

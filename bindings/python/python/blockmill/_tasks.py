@@ -52,3 +52,4 @@ class Tasks:
     def release(self) -> None:
         for future in self.futures:
             future.release()
+        self.futures.clear()

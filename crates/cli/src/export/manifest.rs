@@ -6,6 +6,7 @@
 use crate::arguments::export::TableFormat;
 use crate::export::flat::Form;
 use crate::failure::Failure;
+use blockmill_block::hash::sha256;
 use blockmill_block::{BlockHash, Network, hex};
 use blockmill_blockfiles::NewFile;
 use blockmill_tables::batch::{Ids, Table};
@@ -24,6 +25,9 @@ const VERSION: u32 = 1;
 
 /// Bytes of a manifest at most: of about a million partitions.
 const BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of the checksum of a state.
+const SUM_BYTES: usize = 8;
 
 /// Digits of a height in a name. With leading zeros names sort as their heights do.
 const DIGITS: usize = 7;
@@ -51,8 +55,8 @@ pub(crate) struct Partition {
     pub(crate) hash: String,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
-    /// What the rows above it rest on, where they rest on all blocks below: bytes in hex. Older
-    /// partitions have none any more.
+    /// What the rows above it rest on, where they rest on all blocks below: bytes and a checksum, in
+    /// hex. Older partitions have none any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<String>,
 }
@@ -63,8 +67,8 @@ pub(crate) struct Manifest {
     version: u32,
     #[serde(flatten)]
     description: Description,
-    /// Whether the chain was not whole, as showed only when all blocks were read. Whoever goes on
-    /// reads all of them again.
+    /// Whether blocks that were read hide others, of which the search of the files knew nothing.
+    /// Whoever goes on reads all of them again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) has_hidden: bool,
     /// By height.
@@ -263,7 +267,22 @@ impl Manifest {
         let at = self.partitions.partition_point(|partition| partition.to < height);
         let before = self.partitions.get(at.checked_sub(1)?)?;
         let state = before.state.as_ref().filter(|_| before.to + 1 == height)?;
-        hex::decode(state).ok()
+        let mut state = hex::decode(state).ok()?;
+        let sum = state.split_off(state.len().checked_sub(SUM_BYTES)?);
+        (sum == self.checksum(&before.hash, &state)).then_some(state)
+    }
+
+    /// The state after a block, as a partition has it.
+    pub(crate) fn sealed(&self, block: &str, mut state: Vec<u8>) -> String {
+        state.extend(self.checksum(block, &state));
+        hex::encode(&state)
+    }
+
+    /// What tells a state that is the table's after this block from any other bytes.
+    fn checksum(&self, block: &str, state: &[u8]) -> [u8; SUM_BYTES] {
+        let table = &self.description.table;
+        let text = format!("{table} {block} {}", hex::encode(state));
+        *sha256(text.as_bytes()).first_chunk().unwrap_or(&[0; SUM_BYTES])
     }
 
     /// Takes out the partition that begins with a height. Returns whether there was one.

@@ -10,7 +10,6 @@ use crate::export::manifest::{Description, Manifest, NAME, Partition};
 use crate::export::metadata::Origin;
 use crate::export::table::{Written, WrittenFiles};
 use crate::failure::Failure;
-use blockmill_block::hex;
 use blockmill_blockfiles::FileError;
 use blockmill_chain::ChainBlocks;
 use blockmill_tables::batch::Table;
@@ -19,7 +18,6 @@ use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// Blocks that a reorganisation takes off a chain, at most: as many as a node that prunes keeps
 /// (Core's `MIN_BLOCKS_TO_KEEP`).
@@ -59,23 +57,9 @@ pub(crate) struct Partitions<'a> {
     open: Option<OpenPartition>,
     /// The number of those that were written.
     made: u64,
-    saved: Saved,
     /// Keeps other exports out.
     _lock: File,
 }
-
-/// When the manifest was written last.
-struct Saved {
-    at: Instant,
-    /// How long that took.
-    took: Duration,
-    /// Whether it has changed since.
-    is_stale: bool,
-}
-
-/// The manifest of a table of very many partitions is not written after each of them: that takes
-/// one part of this many of the time, at most.
-const SHARE_OF_TIME: u32 = 20;
 
 struct OpenPartition {
     writer: Writer,
@@ -159,11 +143,6 @@ impl<'a> Partitions<'a> {
             kept: HashSet::new(),
             open: None,
             made: 0,
-            saved: Saved {
-                at: Instant::now(),
-                took: Duration::ZERO,
-                is_stale: false,
-            },
             _lock: lock,
         };
         match found {
@@ -182,16 +161,13 @@ impl<'a> Partitions<'a> {
     }
 
     /// Writes the manifest.
-    fn save(&mut self) -> Result<(), Failure> {
-        let begin = Instant::now();
-        self.manifest.write(&self.of.folder)?;
-        let at = Instant::now();
-        self.saved = Saved {
-            at,
-            took: at - begin,
-            is_stale: false,
-        };
-        Ok(())
+    fn save(&self) -> Result<(), Failure> {
+        self.manifest.write(&self.of.folder)
+    }
+
+    /// Notes that the blocks so far hide others: whoever goes on reads all of them again.
+    pub(crate) fn note_hidden(&mut self) {
+        self.manifest.has_hidden = true;
     }
 
     /// What the rows from a height on rest on, where that is known.
@@ -222,6 +198,8 @@ impl<'a> Partitions<'a> {
         }
         // Blocks that are known to have been there may be hidden in others: all are read again.
         let tip = self.blocks.height();
+        // Until all are read.
+        self.manifest.has_hidden = found.has_hidden;
         let is_read_again = found.has_hidden || off_chain.iter().any(|partition| partition.to > tip);
         for partition in there {
             if !is_read_again
@@ -316,29 +294,28 @@ impl<'a> Partitions<'a> {
     pub(crate) fn end(&mut self, heights: &RangeInclusive<u32>, state: Option<Vec<u8>>) -> Result<(), Failure> {
         let open = self.take_open(heights)?;
         let (from, to) = heights.clone().into_inner();
+        let hash = self.blocks.hash(to)?;
         self.manifest.put(Partition {
             file: self.of.name_at(from),
             from,
             to,
-            hash: self.blocks.hash(to)?.to_string(),
+            hash: hash.to_string(),
             rows: open.rows,
             bytes: open.writer.end()?.complete()?.unwrap_or_default(),
-            state: state.map(|state| hex::encode(&state)),
+            state: state.map(|state| self.manifest.sealed(&hash.to_string(), state)),
         });
         self.manifest.forget_states(DEPTH_MAX);
         self.made += 1;
-        self.saved.is_stale = true;
-        match self.saved.at.elapsed() >= self.saved.took * SHARE_OF_TIME {
-            true => self.save(),
-            false => Ok(()),
-        }
+        self.save()
     }
 
-    /// Ends the table; `has_hidden` says whether all blocks are to be read again by whoever goes
+    /// Ends the table. `has_hidden` says whether all blocks are to be read again by whoever goes
     /// on. Returns what the folder has now.
     pub(crate) fn written(mut self, has_hidden: bool) -> Result<Written, Failure> {
-        self.manifest.has_hidden = has_hidden;
-        self.save()?;
+        if self.manifest.has_hidden != has_hidden {
+            self.manifest.has_hidden = has_hidden;
+            self.save()?;
+        }
         let partitions = &self.manifest.partitions;
         Ok(Written {
             row: self.of.table.row,
@@ -350,14 +327,5 @@ impl<'a> Partitions<'a> {
                 made: self.made,
             }),
         })
-    }
-}
-
-impl Drop for Partitions<'_> {
-    fn drop(&mut self) {
-        if self.saved.is_stale {
-            // What has ended the export early is told. Partitions that are not named are made anew.
-            let _ = self.save();
-        }
     }
 }

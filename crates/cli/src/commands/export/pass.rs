@@ -77,10 +77,23 @@ impl Pass<'_> {
         }
     }
 
-    /// Whether the chain is not whole, as shows only when all blocks are read.
+    /// Whether blocks that were read, in this pass or before it began anew, hide others.
     pub(super) fn has_hidden(&self) -> bool {
-        let has_doubts = self.has_begun_anew && !self.blocks.wholeness().is_whole();
-        has_doubts || !lock(&self.hidden).is_whole()
+        self.has_begun_anew || !lock(&self.hidden).is_whole()
+    }
+
+    /// Looks whether blocks that were read so far hide others. Returns whether some do.
+    pub(super) fn look_for_hidden(&self) -> Result<bool, Failure> {
+        if self.has_hidden() {
+            return Ok(true);
+        }
+        let hidden = self.blocks.find_hidden(&self.stop)?;
+        let hidden = hidden.ok_or_else(|| self.stopped())?;
+        let is_whole = hidden.is_whole();
+        if self.begins_anew && !is_whole {
+            return Err(Failure::Hidden(hidden));
+        }
+        Ok(!is_whole)
     }
 
     /// Ends the command if it is to stop.

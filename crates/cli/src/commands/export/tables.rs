@@ -73,6 +73,13 @@ impl Output<'_> {
         }
     }
 
+    /// Notes that the blocks so far hide others.
+    fn note_hidden(&mut self) {
+        if let Self::Folder(partitions) = self {
+            partitions.note_hidden();
+        }
+    }
+
     /// What rows from a height on rest on, where an earlier export has left that.
     fn state_at(&self, height: u32) -> Option<Vec<u8>> {
         match self {
@@ -154,6 +161,7 @@ impl Tables<'_> {
             outputs,
         } = self;
         let mut completers: Completers = makers.completers();
+        let keeps_partitions = outputs.iter().any(|output| matches!(output, Output::Folder(_)));
         let encode = |number: usize, rows: Batch| encoders[number].encode(rows);
         let convert = |run: RangeInclusive<u32>| {
             let is_written = segment_of(&run).is_written;
@@ -188,7 +196,12 @@ impl Tables<'_> {
                 }
             }
             if *is_written && run.end() == heights.end() {
+                // Before a partition is named: whoever goes on does not read its blocks.
+                let has_hidden = keeps_partitions && pass.look_for_hidden()?;
                 for (number, output) in outputs.iter_mut().enumerate() {
+                    if has_hidden {
+                        output.note_hidden();
+                    }
                     if output.wants(heights) {
                         output.end(heights, completers.state(number))?;
                     }
