@@ -55,7 +55,7 @@ python-modules:
 # A PostgreSQL server, for the tests of `mirror`, which start it themselves. Without it those tests are
 # left out.
 postgres:
-	@is_there() { command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb /opt/homebrew/opt/postgresql@*/bin/initdb >/dev/null 2>&1; }; \
+	@is_there() { command -v initdb >/dev/null || [ -n "$$(ls /usr/lib/postgresql/*/bin/initdb /opt/homebrew/opt/postgresql@*/bin/initdb 2>/dev/null)" ]; }; \
 	if ! is_there && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql >/dev/null || true; \
 	fi; \
