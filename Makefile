@@ -6,7 +6,7 @@
 CARGO ?= cargo
 CARGO_FLAGS ?= --locked
 
-.PHONY: help run test without-kernel backends python c python-modules build install dist features examples page deps kernel-deps arm64-deps fetch outside models arm64 macos-check memcheck one-core fuzz lint doc bench clean
+.PHONY: help run test without-kernel backends python c python-modules postgres build install dist features examples page deps kernel-deps arm64-deps fetch outside models arm64 macos-check memcheck one-core fuzz lint doc bench clean
 
 help:
 	@echo "make run    install what is missing, build what 'blockmill demo' needs, run it"
@@ -53,6 +53,15 @@ python-modules:
 		|| python3 -m pip install -q --disable-pip-version-check --root-user-action=ignore --target $(PYTHON_MODULES) -r tools/python-modules.txt \
 		|| echo "no pyarrow and duckdb for python3: tests that need them are left out"
 
+# A PostgreSQL server, for the tests of `mirror`, which start it themselves. Without it those tests are
+# left out.
+postgres:
+	@is_there() { command -v initdb >/dev/null || [ -n "$$(ls /usr/lib/postgresql/*/bin/initdb /opt/homebrew/opt/postgresql@*/bin/initdb 2>/dev/null)" ]; }; \
+	if ! is_there && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql >/dev/null || true; \
+	fi; \
+	is_there || echo "no PostgreSQL server: tests of mirror are left out; as root: apt-get install postgresql"
+
 # The Python package. The wheel is built with the profile and in the folder of everything else, so no
 # C++ is built again. Its tests use chains in files of Core's form; the example that makes them has
 # the features of the whole workspace's tests.
@@ -77,7 +86,7 @@ python: deps fetch
 		BLOCKMILL_CHAINS=$(CURDIR)/$(PYTHON_CHAINS) BLOCKMILL_COMMAND=$(CURDIR)/target/release/blockmill $(PYTHON_ENV)/bin/python -m pytest -q -p no:cacheprovider bindings/python; \
 	fi
 
-test: kernel-deps fetch python-modules
+test: kernel-deps fetch python-modules postgres
 	$(CARGO) test --release $(TESTS) --no-run $(CARGO_FLAGS)
 	$(if $(filter --workspace blockmill-cli,$(TESTS)),./target/release/blockmill demo)
 	@mkdir -p target && rm -f target/test.status
@@ -152,7 +161,7 @@ c: deps fetch
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: blockmill' 'Description: Bitcoin blocks validated with the coins that they spend' 'Version: $(C_VERSION)' 'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lblockmill' 'Libs.private: $(C_PRIVATE)' >"$(C_PREFIX)/lib/pkgconfig/blockmill.pc"
 
 # The command with each set of its features, and how many packages the smallest stands on.
-FEATURES := none tables descriptors generate notify http tables,descriptors tables,generate descriptors,generate
+FEATURES := none tables descriptors generate notify http postgres tables,descriptors tables,generate descriptors,generate
 
 features: fetch
 	@for features in $(FEATURES); do \

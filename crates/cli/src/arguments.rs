@@ -2,17 +2,21 @@
 //!
 //! - [`shared`]: arguments that several commands have;
 //! - [`values`]: what they are read as;
-//! - [`audit`], [`export`], [`follow`]: the arguments of the commands with several calls.
+//! - [`audit`], [`export`], [`follow`], `mirror`: the arguments of single commands.
 
 pub(crate) mod audit;
 pub(crate) mod export;
 pub(crate) mod follow;
+#[cfg(feature = "postgres")]
+pub(crate) mod mirror;
 mod shared;
 mod values;
 
 use self::audit::AuditArguments;
 use self::export::ExportCommand;
 use self::follow::{FeedArguments, FollowArguments};
+#[cfg(feature = "postgres")]
+use self::mirror::MirrorArguments;
 pub(crate) use self::shared::{
     DataArguments, EngineArguments, Force, FromFilesArguments, OlderArgument, SetArguments, chain_of, is_standard,
     or_standard_input, params_of,
@@ -67,6 +71,9 @@ pub(crate) enum Command {
     /// Write each block that came to the chain or left it, with the coins that it spends, from the
     /// block on that was handled last
     Feed(FeedArguments),
+    /// Keep the UTXO set and blocks in tables of a PostgreSQL database
+    #[cfg(feature = "postgres")]
+    Mirror(MirrorArguments),
     /// Read blocks in hex, one a line, from standard input; write one verdict in JSON for each
     Submit(SubmitArguments),
     /// Verify one block against the coins that it spends

@@ -23,6 +23,7 @@ pub(crate) fn left_out() -> Option<String> {
         ("addresses and descriptors", cfg!(feature = "descriptors")),
         ("Parquet, Arrow and SQLite", cfg!(feature = "tables")),
         ("the page of --http", cfg!(feature = "http")),
+        ("mirror", cfg!(feature = "postgres")),
     ];
     let left_out = parts.iter().filter(|(_, is_there)| !is_there);
     let left_out: Vec<&str> = left_out.map(|(name, _)| *name).collect();

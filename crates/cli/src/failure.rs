@@ -64,6 +64,18 @@ pub(crate) enum Failure {
     #[cfg(feature = "tables")]
     #[error("SQLite: {0}")]
     Sqlite(#[from] rusqlite::Error),
+    /// A database fails.
+    #[cfg(feature = "postgres")]
+    #[error("{}", crate::sql_error::text(.0))]
+    Postgres(#[from] postgres::Error),
+    /// Somebody else has what is to be changed.
+    #[cfg(feature = "postgres")]
+    #[error("{0}")]
+    Busy(String),
+    /// A signal came before tables were at the tip.
+    #[cfg(feature = "postgres")]
+    #[error("stopped before the end; the same call goes on from there")]
+    StoppedMirror,
     /// Blocks cannot be connected.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -129,6 +141,8 @@ impl Failure {
         match self {
             #[cfg(feature = "generate")]
             Self::Generate(error) => matches!(error, GenerateError::Stopped { .. }),
+            #[cfg(feature = "postgres")]
+            Self::StoppedMirror => true,
             Self::Stopped(_)
             | Self::StoppedBetween(_)
             | Self::Past(PastError::Stopped)
@@ -204,6 +218,14 @@ impl Failure {
             Self::Generate(_) => 3,
             #[cfg(feature = "tables")]
             Self::Parquet(_) | Self::Arrow(_) | Self::Sqlite(_) => 3,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(error) if crate::sql_error::is_usage(error) => 2,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(error) if crate::sql_error::is_damage(error) => 3,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) | Self::Busy(_) => 4,
+            #[cfg(feature = "postgres")]
+            Self::StoppedMirror => 3,
             Self::Past(_)
             | Self::Feed(_)
             | Self::Stopped(_)

@@ -21,6 +21,8 @@ mod http;
 #[path = "http_left_out.rs"]
 mod http;
 mod log;
+#[cfg(feature = "postgres")]
+mod mirror;
 mod output;
 mod plain;
 mod progress;
@@ -28,6 +30,8 @@ mod recent;
 mod service;
 mod signals;
 mod speeds;
+#[cfg(feature = "postgres")]
+mod sql_error;
 mod terminal;
 mod totals;
 mod trace;
@@ -67,6 +71,8 @@ fn main() -> ExitCode {
         Command::Connect(arguments) => commands::connect::run(&arguments),
         Command::Follow(arguments) => commands::follow::run(&arguments),
         Command::Feed(arguments) => commands::feed::run(&arguments),
+        #[cfg(feature = "postgres")]
+        Command::Mirror(arguments) => commands::mirror::run(&arguments),
         Command::Submit(arguments) => commands::submit::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Audit(arguments) => commands::audit::run(&arguments),

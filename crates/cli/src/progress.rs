@@ -8,6 +8,7 @@ use crate::output::duration_text;
 use crate::recent::{Recent, rate};
 use blockmill_chain::{BlockChange, Event, Indexing, Observer, Progress};
 use blockmill_coins::Tip;
+use blockmill_datadir::Batch;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
@@ -191,6 +192,15 @@ impl EngineMeter {
             (text, json!({"blocks": done, "of": of, "transactions": transactions}))
         });
     }
+}
+
+/// How far through a set the end of a batch is. Transaction ids are spread evenly, so their first
+/// bytes tell.
+pub(crate) fn share(batch: &Batch) -> f64 {
+    let prefix = batch.last().map_or(0, |(outpoint, _)| {
+        u16::from_be_bytes([outpoint.txid.0[0], outpoint.txid.0[1]])
+    });
+    f64::from(prefix) / 65_536.0
 }
 
 /// Notes up to where all is on disk.

@@ -110,6 +110,9 @@ pub struct FeedBlock {
     pub block: SpendingBlock,
     /// The median of the times of the block and the ten before it.
     pub median_time_past: u32,
+    /// Of a block that left: the times of the blocks that made the coins which it spends, in the
+    /// order of its undo data. Of one that came: nothing.
+    pub coin_times: Vec<u32>,
 }
 
 impl FeedBlock {
@@ -216,6 +219,7 @@ impl FeedChain {
             is_connected: true,
             block,
             median_time_past: self.blocks.median_time_past(height)?,
+            coin_times: Vec::new(),
         })
     }
 
@@ -371,8 +375,11 @@ impl Feed {
             BlockReadError::InNoFile { hash, .. } => FeedError::KeptNoLonger { hash, path },
             error => error.into(),
         })?;
+        let coins = block.undo.coins().iter();
+        let coin_times = coins.map(|coin| Ok(branch.header(coin.height)?.time));
         let block = FeedBlock {
             is_connected: false,
+            coin_times: coin_times.collect::<Result<_, BlockReadError>>()?,
             block,
             median_time_past: branch.median_time_past(height)?,
         };

@@ -27,8 +27,10 @@ pub enum Kind {
     Time,
     /// A hash of 32 bytes that names something.
     Id,
-    /// A word, digits of hex, or an address.
+    /// A word or an address.
     Text,
+    /// Bytes, in digits of hex.
+    Hex,
 }
 
 /// A column of a table.
@@ -114,7 +116,7 @@ impl Values {
             Kind::F64 => Self::F64(Vec::new()),
             Kind::Time => Self::Time(Vec::new()),
             Kind::Id => Self::Id(Vec::new()),
-            Kind::Text => Self::Text(Texts::default()),
+            Kind::Text | Kind::Hex => Self::Text(Texts::default()),
         }
     }
 
@@ -147,6 +149,10 @@ impl Id {
         Self(hash)
     }
 }
+
+/// Bytes, in digits of hex.
+#[derive(Debug)]
+pub(crate) struct Hex(pub(crate) String);
 
 /// What a row has in a column.
 pub(crate) trait Value {
@@ -218,6 +224,20 @@ impl Plain for String {
 
 impl Value for String {
     const KIND: Kind = Kind::Text;
+
+    fn push(self, values: &mut Values) {
+        Self::push_plain(Some(self), values);
+    }
+}
+
+impl Plain for Hex {
+    fn push_plain(given: Option<Self>, values: &mut Values) {
+        <&str>::push_plain(given.as_ref().map(|hex| &*hex.0), values);
+    }
+}
+
+impl Value for Hex {
+    const KIND: Kind = Kind::Hex;
 
     fn push(self, values: &mut Values) {
         Self::push_plain(Some(self), values);

@@ -30,7 +30,7 @@
 //! - [`pass`]: the rows of some blocks for several tables at once;
 //! - [`product`]: flat tables of blocks;
 //! - [`transaction_row`]: a transaction, with lists of its inputs and outputs;
-//! - [`coin_row`]: a coin;
+//! - [`coin_row`]: a coin; [`block_row`]: a block alone;
 //! - [`hints`]: which outputs of each block are unspent, in the form of a draft;
 //! - [`batch`]: flat rows as columns, and these in the forms of other programs;
 //! - [`set_totals`]: the figures of a set of coins, which ranges of blocks change;
@@ -39,6 +39,7 @@
 //! - [`sizes`]: the sizes of a transaction.
 
 pub mod batch;
+pub mod block_row;
 pub mod coin_row;
 #[cfg(feature = "arrow")]
 pub mod column;

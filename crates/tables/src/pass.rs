@@ -8,6 +8,7 @@ use crate::batch::{Batch, Table};
 use crate::product::{Complete, OfBlock, OfChain, Product, ProductKind};
 use blockmill_block::Network;
 use blockmill_chain::{BlockReadError, ChainBlocks, SpendingBlock};
+use blockmill_rules::Params;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use thiserror::Error;
@@ -96,7 +97,17 @@ impl Maker {
 impl Makers {
     /// Makers of these tables, for blocks of this chain.
     pub fn new(kinds: &[ProductKind], chain: &ChainBlocks) -> Self {
-        let chain = Arc::new(OfChain::new(chain));
+        Self::with_chain(kinds, OfChain::new(chain))
+    }
+
+    /// Makers of these tables, for blocks as they come. None if a table rests on the whole chain.
+    pub fn without_chain(kinds: &[ProductKind], params: &Params) -> Option<Self> {
+        let makers = Self::with_chain(kinds, OfChain::unknown(params));
+        (!makers.rests_on_blocks_below()).then_some(makers)
+    }
+
+    fn with_chain(kinds: &[ProductKind], chain: OfChain) -> Self {
+        let chain = Arc::new(chain);
         let maker = |kind: &ProductKind| {
             let product = kind.product(&chain);
             Maker {

@@ -109,6 +109,14 @@ impl OfChain {
         }
     }
 
+    /// Of a chain whose blocks are not known yet.
+    pub(crate) fn unknown(params: &Params) -> Self {
+        Self {
+            params: params.clone(),
+            times: Vec::new(),
+        }
+    }
+
     /// Whether the coinbase of a block makes no coins: the genesis block's, and those that were
     /// repeated (BIP 30).
     pub(crate) fn is_without_coinbase(&self, of: &OfBlock) -> bool {

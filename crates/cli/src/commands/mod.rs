@@ -13,6 +13,8 @@ pub(crate) mod feed;
 pub(crate) mod follow;
 #[cfg(feature = "generate")]
 pub(crate) mod generate;
+#[cfg(feature = "postgres")]
+pub(crate) mod mirror;
 pub(crate) mod shell;
 pub(crate) mod snapshot;
 pub(crate) mod stats;
@@ -25,7 +27,7 @@ use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::log;
 use crate::progress::EngineMeter;
-use blockmill_datadir::{Batch, Earlier, Reach, UtxoSet};
+use blockmill_datadir::{Earlier, Reach, UtxoSet};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -59,15 +61,6 @@ fn open_newest(data: &Path, reach: Reach, threads: usize) -> Result<UtxoSet, Fai
     let set = UtxoSet::open_with(data, threads, reach)?;
     log::older(set.older());
     Ok(set)
-}
-
-/// How far through a set the end of a batch is. Transaction ids are spread evenly, so their first
-/// bytes tell.
-fn share(batch: &Batch) -> f64 {
-    let prefix = batch.last().map_or(0, |(outpoint, _)| {
-        u16::from_be_bytes([outpoint.txid.0[0], outpoint.txid.0[1]])
-    });
-    f64::from(prefix) / 65_536.0
 }
 
 /// The threads that `--par` names, or all cores.

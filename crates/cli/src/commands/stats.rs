@@ -1,11 +1,11 @@
 //! `blockmill stats`.
 
 use crate::arguments::StatsArguments;
-use crate::commands::{NEVER, open_set_at, share};
+use crate::commands::{NEVER, open_set_at};
 use crate::failure::Failure;
 use crate::log;
 use crate::output::{Facts, amount, bitcoins, bytes};
-use crate::progress::EngineMeter;
+use crate::progress::{EngineMeter, share};
 use crate::signals;
 use blockmill_audit::{Mark, Noted};
 use blockmill_chain::Observer;

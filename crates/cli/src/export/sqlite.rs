@@ -79,7 +79,7 @@ impl TableWriter {
 fn declaration(column: &ColumnType, ids: Ids) -> String {
     let kind = match column.kind {
         Kind::Id if ids == Ids::Binary => "BLOB",
-        Kind::Text | Kind::Id => "TEXT",
+        Kind::Text | Kind::Hex | Kind::Id => "TEXT",
         Kind::F64 => "REAL",
         Kind::Bool | Kind::U32 | Kind::U64 | Kind::I64 | Kind::Time => "INTEGER",
     };

@@ -6,6 +6,8 @@ pub(crate) mod bitcoind;
 mod consumer;
 mod document;
 mod hours;
+#[cfg(feature = "postgres")]
+mod mirror;
 pub(crate) mod node;
 mod pace;
 mod shared_watch;

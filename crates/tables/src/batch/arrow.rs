@@ -25,7 +25,7 @@ fn data_type(kind: Kind, ids: Ids) -> DataType {
         Kind::F64 => DataType::Float64,
         Kind::Time => DataType::Timestamp(TimeUnit::Millisecond, Some(ZONE.into())),
         Kind::Id if ids == Ids::Binary => DataType::FixedSizeBinary(ID_BYTES),
-        Kind::Id | Kind::Text => DataType::Utf8,
+        Kind::Id | Kind::Text | Kind::Hex => DataType::Utf8,
     }
 }
 

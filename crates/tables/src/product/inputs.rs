@@ -1,7 +1,7 @@
 //! A row for each input, with the coin that it spends.
 
 use super::{OfBlock, Product};
-use crate::batch::{Batch, Row, Table, Time, row};
+use crate::batch::{Batch, Hex, Row, Table, Time, row};
 use crate::transaction_row;
 use blockmill_block::Txid;
 use blockmill_chain::SpendingTransaction;
@@ -17,7 +17,7 @@ row! {
         /// What a coinbase's input has for an outpoint names nothing; and so with the coin.
         txid: Option<Txid>,
         vout: Option<u32>,
-        script_sig: String,
+        script_sig: Hex,
         /// Its items in hex, with spaces between them.
         witness: String,
         sequence: u32,
@@ -25,7 +25,7 @@ row! {
         coin_height: Option<u32>,
         coinbase: Option<bool>,
         value: Option<i64>,
-        script: Option<String>,
+        script: Option<Hex>,
         script_type: Option<&'static str>,
         address: Option<String>,
     }
@@ -54,13 +54,13 @@ impl Product for Inputs {
                 input: number,
                 txid: outpoint.map(|outpoint| outpoint.txid),
                 vout: input.vout,
-                script_sig: input.script_sig,
+                script_sig: Hex(input.script_sig),
                 witness: input.witness.join(" "),
                 sequence: input.sequence,
                 coin_height: input.height,
                 coinbase: input.coinbase,
                 value: input.value,
-                script: input.script,
+                script: input.script.map(Hex),
                 script_type: input.script_type,
                 address: input.address,
             });

@@ -1,7 +1,7 @@
 //! A row for each output.
 
 use super::{OfBlock, Product};
-use crate::batch::{Batch, Row, Table, Time, row};
+use crate::batch::{Batch, Hex, Row, Table, Time, row};
 use crate::transaction_row;
 use blockmill_block::Txid;
 use blockmill_chain::SpendingTransaction;
@@ -15,7 +15,7 @@ row! {
         /// Whether its transaction is a coinbase.
         coinbase: bool,
         value: i64,
-        script: String,
+        script: Hex,
         script_type: &'static str,
         address: Option<String>,
     }
@@ -44,7 +44,7 @@ impl Product for Outputs {
                 vout,
                 coinbase: transaction.is_coinbase(),
                 value: output.value,
-                script: output.script,
+                script: Hex(output.script),
                 script_type: output.script_type,
                 address: output.address,
             });

@@ -2,13 +2,13 @@
 
 use crate::arguments::export::ExportCoinsArguments;
 use crate::arguments::or_standard_input;
-use crate::commands::{cores, open_set_at, share};
+use crate::commands::{cores, open_set_at};
 use crate::export::flat::{Encoder, Form, Piece, Writer};
 use crate::export::metadata::{Metadata, Origin};
 use crate::export::table::say_written;
 use crate::failure::Failure;
 use crate::output;
-use crate::progress::EngineMeter;
+use crate::progress::{EngineMeter, share};
 use crate::signals;
 use blockmill_block::{BlockHash, Coin, Magic, Network, OutPoint};
 use blockmill_blockfiles::Input;

@@ -9,12 +9,12 @@
 
 use super::pass::{self, Asked, Pass};
 use crate::arguments::export::ExportHintsArguments;
-use crate::commands::{cores, open_set_at, share};
+use crate::commands::{cores, open_set_at};
 use crate::export::table::{Written, say_written};
 use crate::export::target::Target;
 use crate::failure::Failure;
 use crate::output;
-use crate::progress::EngineMeter;
+use crate::progress::{EngineMeter, share};
 use crate::signals;
 use blockmill_block::Block;
 use blockmill_chain::{ChainBlocks, Observer};

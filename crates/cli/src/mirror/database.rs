@@ -1,0 +1,175 @@
+//! Connections to the database, and who may have them: one mirror for each schema.
+
+use super::schema::Schema;
+use super::target::Target;
+use crate::failure::Failure;
+use postgres::CancelToken;
+use postgres::Client;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The first half of the keys of our locks: one for the mirror, one for what it has started.
+const MIRROR_LOCK: i32 = 0x626d_6d31;
+const LOADER_LOCK: i32 = 0x626d_6d32;
+
+/// How long a mirror waits for one that was killed: its server looks once a second whether it is
+/// there still.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between two tries.
+const LOCK_STEP: Duration = Duration::from_millis(100);
+
+/// Between two looks at the stop flag.
+const WAIT_STEP: Duration = Duration::from_millis(20);
+
+/// What each connection begins with. No limits of time: to make an index may take hours.
+const SETTINGS: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
+    SET idle_in_transaction_session_timeout = 0; SET client_min_messages = warning";
+
+/// Has the server end what it does for a client that is gone. Older ones know nothing of it.
+const CHECK_CLIENT: &str = "SET client_connection_check_interval = '1s'";
+
+/// A database, and what goes on there.
+pub(crate) struct Database {
+    target: Target,
+    /// What ends the statements that go on.
+    cancels: Mutex<Vec<(u64, CancelToken)>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// A connection, whose statements a signal ends.
+pub(super) struct Connection<'d> {
+    client: Client,
+    database: &'d Database,
+    number: u64,
+}
+
+impl Database {
+    pub(crate) fn new(target: Target, stop: Arc<AtomicBool>) -> Self {
+        Self {
+            target,
+            cancels: Mutex::default(),
+            stop,
+        }
+    }
+
+    /// What it is called in messages.
+    pub(super) fn name(&self) -> &str {
+        &self.target.name
+    }
+
+    pub(super) fn stop(&self) -> &AtomicBool {
+        &self.stop
+    }
+
+    /// Waits, unless the command is to stop.
+    pub(crate) fn wait(&self, pause: Duration) -> Result<(), Failure> {
+        let end = Instant::now() + pause;
+        while Instant::now() < end {
+            self.check_stop()?;
+            std::thread::sleep(WAIT_STEP);
+        }
+        Ok(())
+    }
+
+    /// Ends the command if it is to stop.
+    pub(super) fn check_stop(&self) -> Result<(), Failure> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Failure::StoppedMirror),
+            false => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// That the server is not there, or lets nobody in.
+    pub(super) fn connect(&self) -> Result<Connection<'_>, Failure> {
+        self.check_stop()?;
+        let mut client = self.target.config.connect(self.target.tls.clone())?;
+        client.batch_execute(SETTINGS)?;
+        if let Err(error) = client.batch_execute(CHECK_CLIENT)
+            && error.as_db_error().is_none()
+        {
+            return Err(error.into());
+        }
+        let mut cancels = self.cancels();
+        let number = cancels.last().map_or(0, |(last, _)| last + 1);
+        cancels.push((number, client.cancel_token()));
+        drop(cancels);
+        Ok(Connection {
+            client,
+            database: self,
+            number,
+        })
+    }
+
+    fn cancels(&self) -> MutexGuard<'_, Vec<(u64, CancelToken)>> {
+        self.cancels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the server end all statements that go on.
+    pub(crate) fn cancel(&self) {
+        let cancels: Vec<CancelToken> = self.cancels().iter().map(|(_, token)| token.clone()).collect();
+        for token in cancels {
+            // Whoever does not answer is left.
+            let _ = token.cancel_query(self.target.tls.clone());
+        }
+    }
+}
+
+impl Connection<'_> {
+    /// Takes the schema for this mirror, and waits for what an earlier one has started.
+    pub(super) fn lock(&mut self, schema: &Schema) -> Result<(), Failure> {
+        for (class, is_kept) in [(MIRROR_LOCK, true), (LOADER_LOCK, false)] {
+            let end = Instant::now() + LOCK_PATIENCE;
+            while !self.try_lock("pg_try_advisory_lock", class, schema)? {
+                if Instant::now() >= end {
+                    return Err(Failure::Busy(format!(
+                        "another mirror has the schema {} of {}",
+                        schema.name(),
+                        self.database.name()
+                    )));
+                }
+                self.database.wait(LOCK_STEP)?;
+            }
+            if !is_kept {
+                self.try_lock("pg_advisory_unlock", class, schema)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a mirror that comes later wait for the end of this connection.
+    pub(super) fn lock_as_loader(&mut self, schema: &Schema) -> Result<(), Failure> {
+        match self.try_lock("pg_try_advisory_lock_shared", LOADER_LOCK, schema)? {
+            true => Ok(()),
+            false => Err(Failure::Busy(format!("another mirror has begun in {}", schema.name()))),
+        }
+    }
+
+    fn try_lock(&mut self, function: &str, class: i32, schema: &Schema) -> Result<bool, Failure> {
+        let statement = format!("SELECT {function}($1::integer, hashtext($2))");
+        Ok(self.client.query_one(&statement, &[&class, &schema.name()])?.get(0))
+    }
+}
+
+impl Drop for Connection<'_> {
+    fn drop(&mut self) {
+        self.database.cancels().retain(|(number, _)| *number != self.number);
+    }
+}
+
+impl Deref for Connection<'_> {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl DerefMut for Connection<'_> {
+    fn deref_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+}

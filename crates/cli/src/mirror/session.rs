@@ -1,0 +1,297 @@
+//! What a mirror does while its connection holds: it takes the schema, sees how far the tables are,
+//! and goes on there. After a loss of the connection everything begins here again.
+
+use super::apply::Applier;
+use super::change::{Change, Counts, RowMaker};
+use super::database::{Connection, Database};
+use super::load::Load;
+use super::schema::Schema;
+use super::state::{State, Step};
+use crate::arguments::mirror::MirrorTable;
+use crate::doing::{self, Doing};
+use crate::failure::Failure;
+use crate::feed::follow;
+use crate::feed::watching::OwnWatch;
+use crate::log;
+use crate::progress::EngineMeter;
+use blockmill_chain::Observer;
+use blockmill_coins::Tip;
+use blockmill_datadir::{Cursor, DataDir, Feed, FeedBlocks, FeedError, PastError, Reach, Status, UtxoSet};
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// A load that was cut off goes on with its set, if that is at most so many blocks old. To have it
+/// back takes the memory of all coins that were spent since.
+const BLOCKS_BACK_MAX: u32 = 1_000;
+
+/// A mirror that is asked for.
+pub(crate) struct Mirror {
+    pub(crate) data: PathBuf,
+    pub(crate) database: Database,
+    pub(crate) schema: Schema,
+    /// None for those that are there, or else coins and blocks.
+    pub(crate) tables: Option<Vec<MirrorTable>>,
+    pub(crate) from: Option<u32>,
+    pub(crate) follows: bool,
+    pub(crate) threads: usize,
+    /// Whether a connection was there, so that one that is lost may come back.
+    pub(crate) has_connected: AtomicBool,
+    /// Whether the tables have changed since the last loss.
+    pub(crate) has_moved: AtomicBool,
+    /// The block that the tables are at, once the first load is complete.
+    pub(crate) tip: Mutex<Option<Tip>>,
+}
+
+/// The tables without an option.
+const DEFAULT_TABLES: [MirrorTable; 2] = [MirrorTable::Coins, MirrorTable::Blocks];
+
+impl Mirror {
+    /// Does everything that there is to do. Returns the block that the tables are at.
+    pub(crate) fn run(&self, meter: &mut EngineMeter) -> Result<Tip, Failure> {
+        doing::set(Doing::Something("connecting to the database"));
+        let mut connection = self.database.connect()?;
+        self.has_connected.store(true, Ordering::Relaxed);
+        connection.lock(&self.schema)?;
+        let mut state = self.state(&mut connection)?;
+        let chain_id = DataDir::open_to_read(&self.data)?.chain_id().clone();
+        let maker = RowMaker::new(&state.tables, state.from, chain_id.network, chain_id.params())?;
+        let load = Load {
+            database: &self.database,
+            schema: &self.schema,
+            maker: &maker,
+            threads: self.threads,
+        };
+        if state.step == Step::Coins {
+            if state.has(MirrorTable::Coins) {
+                self.load_coins(&mut connection, &mut state, &load, meter)?;
+            }
+            state.end_step(&mut connection, &self.schema, Step::Blocks)?;
+            self.moved();
+        }
+        if state.step == Step::Blocks {
+            self.load_blocks(&mut connection, &state, &load, meter)?;
+            state.end_step(&mut connection, &self.schema, Step::Indexes)?;
+            self.moved();
+        }
+        if state.step == Step::Indexes {
+            self.make_indexes(&mut connection, &state)?;
+            state.end_step(&mut connection, &self.schema, Step::Follow)?;
+            self.moved();
+            let Tip { height, hash } = state.tip;
+            let fields = json!({"height": height, "block_hash": hash.to_string()});
+            log::info(
+                "mirror_loaded",
+                &format!("the tables are loaded up to height {height}"),
+                fields,
+            );
+        }
+        self.follow(&mut connection, state, &maker, meter)
+    }
+
+    /// The result of a mirror that a signal has ended: the block that the tables are at, if that is
+    /// all that it was to come to.
+    pub(crate) fn stopped(&self) -> Result<Tip, Failure> {
+        let tip = *self.tip.lock().unwrap_or_else(PoisonError::into_inner);
+        tip.filter(|_| self.follows).ok_or(Failure::StoppedMirror)
+    }
+
+    fn moved(&self) {
+        self.has_moved.store(true, Ordering::Relaxed);
+    }
+
+    fn is_at(&self, tip: Tip) {
+        *self.tip.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip);
+    }
+
+    /// How far the tables are. New ones are made.
+    fn state(&self, connection: &mut Connection<'_>) -> Result<State, Failure> {
+        let network = DataDir::open_to_read(&self.data)?.chain_id().text();
+        let schema = &self.schema;
+        let Some(state) = State::read(connection, schema)? else {
+            let state = State {
+                network,
+                tables: self.tables.clone().unwrap_or_else(|| DEFAULT_TABLES.to_vec()),
+                from: self.from.unwrap_or(0),
+                step: Step::Coins,
+                tip: Status::of(&self.data, Reach::Synced)?.tip,
+            };
+            let source = std::path::absolute(&self.data).unwrap_or_else(|_| self.data.clone());
+            state.create(connection, schema, &source.display().to_string())?;
+            return Ok(state);
+        };
+        let (name, anew) = (schema.name(), schema.anew());
+        let differs = |what: &str, there: String, asked: String| {
+            let text = format!("the schema {name} has {what} {there}, not {asked}; {anew}");
+            Err(Failure::Usage(text))
+        };
+        if state.network != network {
+            return differs("the chain of", state.network, network);
+        }
+        let names = |tables: &[MirrorTable]| {
+            let mut names: Vec<&str> = tables.iter().map(|table| table.name()).collect();
+            names.sort_unstable();
+            names.join(", ")
+        };
+        if let Some(asked) = self.tables.as_deref().map(names)
+            && asked != names(&state.tables)
+        {
+            return differs("the tables", names(&state.tables), asked);
+        }
+        if let Some(asked) = self.from.filter(|from| *from != state.from) {
+            return differs("blocks from height", state.from.to_string(), asked.to_string());
+        }
+        Ok(state)
+    }
+
+    /// Loads the coins of the set that the load began with, or of the newest one.
+    fn load_coins(
+        &self,
+        connection: &mut Connection<'_>,
+        state: &mut State,
+        load: &Load<'_>,
+        meter: &mut EngineMeter,
+    ) -> Result<(), Failure> {
+        doing::set(Doing::Something("opening the set"));
+        let set = match self.set_at(&state.tip, meter)? {
+            Some(set) => set,
+            None => {
+                let set = UtxoSet::open(&self.data, self.threads)?;
+                let text = "the set that the load began with is gone; it begins anew";
+                log::info("mirror_begins_anew", text, json!({"height": set.tip().height}));
+                state.begin_anew(connection, &self.schema, set.tip())?;
+                set
+            }
+        };
+        load.coins(connection, &set, &mut |coins, share| meter.coins(coins, share))
+    }
+
+    /// The set as it was after a block. None if the block left the chain, or is too far down.
+    fn set_at(&self, tip: &Tip, meter: &mut EngineMeter) -> Result<Option<UtxoSet>, Failure> {
+        let set = UtxoSet::open(&self.data, self.threads)?;
+        if set.tip() == *tip {
+            return Ok(Some(set));
+        }
+        let is_there = set.blocks()?.hash(tip.height).ok() == Some(tip.hash);
+        let is_near = set.tip().height.saturating_sub(tip.height) <= BLOCKS_BACK_MAX;
+        if !is_there || !is_near {
+            return Ok(None);
+        }
+        match set.at(tip.height, self.database.stop(), meter) {
+            Ok(set) => Ok(Some(set)),
+            Err(PastError::Stopped) => Err(Failure::StoppedMirror),
+            // A node may have removed the blocks.
+            Err(PastError::Block(_) | PastError::BelowSnapshot { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Loads the tables of blocks, up to the block that the coins are at. That may have left the
+    /// chain: the feed says so afterwards.
+    fn load_blocks(
+        &self,
+        connection: &mut Connection<'_>,
+        state: &State,
+        load: &Load<'_>,
+        meter: &mut EngineMeter,
+    ) -> Result<(), Failure> {
+        let has_others = state.tables.iter().any(|table| *table != MirrorTable::Coins);
+        if !has_others || state.from > state.tip.height {
+            return Ok(());
+        }
+        let chain = DataDir::open_to_read(&self.data)?.blocks(&state.tip)?;
+        let mut show = |done, of, transactions| meter.blocks(done, of, transactions);
+        let loaded = load.blocks(connection, &chain, state.from..=state.tip.height, &mut show);
+        loaded.map_err(|failure| match failure {
+            // A node may have removed it, or a snapshot came in its place.
+            Failure::Block(error) => Failure::Corrupt(format!(
+                "{error}; the tables of blocks may begin above it, with --from HEIGHT; {}",
+                self.schema.anew()
+            )),
+            failure => failure,
+        })
+    }
+
+    fn make_indexes(&self, connection: &mut Connection<'_>, state: &State) -> Result<(), Failure> {
+        for (name, statement) in self.schema.indexes(&state.tables) {
+            self.database.check_stop()?;
+            doing::set(Doing::Something("making indexes"));
+            log::info(
+                "mirror_index",
+                &format!("making the index {name}"),
+                json!({"index": name}),
+            );
+            connection.batch_execute(&statement)?;
+        }
+        for table in &state.tables {
+            self.database.check_stop()?;
+            connection.batch_execute(&format!("ANALYZE {}", self.schema.relation(table.name())))?;
+        }
+        Ok(())
+    }
+
+    /// Takes in the blocks that came and left since.
+    fn follow(
+        &self,
+        connection: &mut Connection<'_>,
+        state: State,
+        maker: &RowMaker,
+        meter: &mut EngineMeter,
+    ) -> Result<Tip, Failure> {
+        let unknown = |error| self.unknown_cursor(error);
+        self.is_at(state.tip);
+        let mut feed = Feed::open(&self.data, Cursor::Block(state.tip.hash)).map_err(unknown)?;
+        let mut applier = Applier::new(connection, &self.schema, state)?;
+        let convert = |blocks: FeedBlocks<'_>| {
+            self.database.check_stop()?;
+            maker.change(blocks)
+        };
+        let mut sum = Counts::default();
+        let mut catch_up = |feed: &mut Feed| {
+            let mut take = |change: Change| {
+                self.database.check_stop()?;
+                applier.apply(&change)?;
+                self.moved();
+                self.is_at(change.tip);
+                sum.blocks += change.counts.blocks;
+                sum.transactions += change.counts.transactions;
+                meter.blocks(sum.blocks, sum.blocks, sum.transactions);
+                Ok(())
+            };
+            let told = feed.run_batches(self.threads, &convert, &mut take);
+            let tip = told.map_err(|failure: Failure| match failure {
+                Failure::Feed(error) => self.unknown_cursor(error),
+                failure => failure,
+            })?;
+            let fields = json!({"height": tip.height, "block_hash": tip.hash.to_string()});
+            log::info(
+                "mirror_tip",
+                &format!("the tables are at height {}", tip.height),
+                fields,
+            );
+            Ok(())
+        };
+        if self.follows {
+            let mut watch = OwnWatch::new(&self.data, self.database.stop());
+            follow(&mut feed, &mut watch, &mut catch_up, &mut || true)?;
+        } else {
+            catch_up(&mut feed)?;
+        }
+        Ok(feed.cursor())
+    }
+
+    /// An error of the feed, with what a user of a mirror can do.
+    fn unknown_cursor(&self, error: FeedError) -> Failure {
+        match error {
+            FeedError::UnknownCursor { .. } | FeedError::KeptNoLonger { .. } | FeedError::AboveTip { .. } => {
+                let name = self.schema.name();
+                Failure::Usage(format!(
+                    "the tables of {name} are at another chain: {error}; {}",
+                    self.schema.anew()
+                ))
+            }
+            error => error.into(),
+        }
+    }
+}
