@@ -55,8 +55,8 @@ pub(crate) struct Partition {
     pub(crate) hash: String,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
-    /// What the rows above it rest on, where they rest on all blocks below: bytes and a checksum, in
-    /// hex. Older partitions have none any more.
+    /// What the rows above it rest on, where they rest on all blocks below: bytes and a checksum,
+    /// in hex. Older partitions have none any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<String>,
 }
