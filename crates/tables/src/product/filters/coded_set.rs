@@ -48,7 +48,7 @@ impl<'a> CodedSet<'a> {
         let mut last = 0;
         for (hash, _) in self.elements {
             // The order of the hashes is that of what they are mapped to.
-            let mapped = (u128::from(hash) * range >> 64) as u64;
+            let mapped = ((u128::from(hash) * range) >> 64) as u64;
             bits.push_golomb_rice(mapped - last);
             last = mapped;
         }
