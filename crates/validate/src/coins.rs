@@ -2,10 +2,22 @@
 
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::{Block, BlockUndo, Coin, CoinList, CoinRef, Coins, OutPoint, Transaction, Txid};
+use blockmill_rules::SpentOutput;
 use blockmill_rules::connect::{BlockCoins, Spent};
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
+
+/// What scripts ask for of coins.
+pub(crate) fn spent_outputs(coins: Coins<'_>) -> Vec<SpentOutput<'_>> {
+    coins
+        .iter()
+        .map(|coin| SpentOutput {
+            value: coin.value,
+            script_pubkey: coin.script_pubkey,
+        })
+        .collect()
+}
 
 /// Finds the coin of an outpoint; none if it does not exist or is spent.
 pub type CoinLookupFn<'a, E> = dyn FnMut(&OutPoint) -> Result<Option<Coin>, E> + 'a;

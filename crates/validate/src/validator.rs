@@ -2,7 +2,7 @@
 
 use crate::block::{Verified, VerifyBlockError, WithoutScripts, validate_without_scripts};
 use crate::check_pool::{CheckFailure, CheckPool};
-use crate::coins::{GivenCoins, OwnCoins};
+use crate::coins::{GivenCoins, OwnCoins, spent_outputs};
 use crate::collected::{CollectedCoins, KnownChain};
 use crate::position::BlockPosition;
 use blockmill_block::{Block, Transaction};
@@ -128,15 +128,7 @@ impl<V: ScriptVerifier + 'static> Validator<V> {
         let coins = coins
             .of_transaction(transaction)
             .map_err(VerifyTransactionError::Missing)?;
-        let coins = coins.coins();
-        let spent: Vec<_> = coins
-            .iter()
-            .map(|coin| SpentOutput {
-                value: coin.value,
-                script_pubkey: coin.script_pubkey,
-            })
-            .collect();
-        self.verify_transaction(transaction.raw(), &spent, flags)
+        self.verify_transaction(transaction.raw(), &spent_outputs(coins.coins()), flags)
     }
 
     /// Runs the scripts of all inputs of a transaction, on this thread. `transaction` is its

@@ -2,8 +2,9 @@
 
 use super::failure::CheckFailure;
 use super::record::CheckRecord;
+use crate::coins::spent_outputs;
 use blockmill_block::{Block, BlockUndo};
-use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
+use blockmill_rules::{ScriptFlags, ScriptVerifier, VerifyError};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,15 +33,7 @@ pub(super) struct BlockChecks<V> {
 
 impl<V: ScriptVerifier> BlockChecks<V> {
     pub(super) fn prepare(&self, transaction: usize) -> Result<V::Prepared, VerifyError> {
-        let spent: Vec<_> = self
-            .undo
-            .transaction(transaction - 1)
-            .iter()
-            .map(|coin| SpentOutput {
-                value: coin.value,
-                script_pubkey: coin.script_pubkey,
-            })
-            .collect();
+        let spent = spent_outputs(self.undo.transaction(transaction - 1));
         self.verifier.prepare(self.block.transaction(transaction).raw(), &spent)
     }
 }
