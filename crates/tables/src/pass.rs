@@ -129,7 +129,8 @@ impl Makers {
         Completers(self.0.iter().map(|maker| maker.product.completer()).collect())
     }
 
-    /// Whether the rows of a block rest on all blocks below it. Those must be gone over, too.
+    /// Whether the rows of a block rest on all blocks below it. Those must be gone over, too,
+    /// unless [`Completers::resume`] has what is needed of them.
     pub fn rests_on_blocks_below(&self) -> bool {
         self.0.iter().any(|maker| maker.is_in_order)
     }

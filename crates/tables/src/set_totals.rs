@@ -54,6 +54,13 @@ impl Default for SetTotals {
     }
 }
 
+/// The MuHash of both. None if one of them is not known.
+fn merged(before: Option<&MuHash>, next: Option<&MuHash>) -> Option<MuHash> {
+    let mut muhash = before?.clone();
+    muhash.merge(next?);
+    Some(muhash)
+}
+
 impl SetTotals {
     /// Goes on to the set after a block. The MuHash is that before its run of blocks.
     pub(crate) fn add(&mut self, change: &SetChange, before: Option<&MuHash>) {
@@ -61,26 +68,17 @@ impl SetTotals {
         self.bogosize += change.bogosize;
         self.sum += change.amount;
         self.unspendable += change.unspendable;
-        self.muhash = before.zip(change.muhash.as_ref()).map(|(before, change)| {
-            let mut muhash = before.clone();
-            muhash.merge(change);
-            muhash
-        });
+        self.muhash = merged(before, change.muhash.as_ref());
     }
 
     /// The figures of these blocks and of those that follow. None if a sum has no 128 bits.
     pub fn joined(&self, next: &Self) -> Option<Self> {
-        let muhash = self.muhash.as_ref().zip(next.muhash.as_ref()).map(|(before, next)| {
-            let mut muhash = before.clone();
-            muhash.merge(next);
-            muhash
-        });
         Some(Self {
             coins: self.coins.checked_add(next.coins)?,
             bogosize: self.bogosize.checked_add(next.bogosize)?,
             sum: self.sum.checked_add(next.sum)?,
             unspendable: self.unspendable.checked_add(next.unspendable)?,
-            muhash,
+            muhash: merged(self.muhash.as_ref(), next.muhash.as_ref()),
         })
     }
 
