@@ -99,6 +99,12 @@ impl ChainBlocks {
         &self.wholeness
     }
 
+    /// The number of files that [`find_hidden`](Self::find_hidden) would read now. It grows while
+    /// blocks are read.
+    pub fn doubtful_files(&self) -> usize {
+        self.files.doubts().difference(&self.deep).count()
+    }
+
     /// Whether records that turned out to be more than their blocks, or no blocks, hide blocks of
     /// which nothing was known. Their files are read once more, so this is for the end of the work.
     /// If there are any, [`with_hidden`](Self::with_hidden) has the chain with them, over which the

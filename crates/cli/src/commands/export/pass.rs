@@ -17,7 +17,7 @@ use blockmill_tables::pass::{RUN_BYTES, heights};
 use serde_json::json;
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The pass that is asked for.
@@ -42,6 +42,8 @@ pub(super) struct Pass<'a> {
     begins_anew: bool,
     /// Whether it has done so.
     has_begun_anew: bool,
+    /// The number of files that were looked through for hidden blocks.
+    looked_through: AtomicUsize,
     /// What was found hidden among the blocks that were read.
     hidden: Mutex<Wholeness>,
 }
@@ -82,18 +84,26 @@ impl Pass<'_> {
         self.has_begun_anew || !lock(&self.hidden).is_whole()
     }
 
-    /// Looks whether blocks that were read so far hide others. Returns whether some do.
+    /// Looks whether blocks that were read so far hide others. Returns whether some do. Files are
+    /// read again only if others than before may hide blocks.
     pub(super) fn look_for_hidden(&self) -> Result<bool, Failure> {
-        if self.has_hidden() {
-            return Ok(true);
+        let doubtful = self.blocks.doubtful_files();
+        // Relaxed: one thread looks.
+        if self.looked_through.swap(doubtful, Ordering::Relaxed) != doubtful {
+            self.find_hidden()?;
         }
+        Ok(self.has_hidden())
+    }
+
+    fn find_hidden(&self) -> Result<(), Failure> {
         let hidden = self.blocks.find_hidden(&self.stop)?;
         let hidden = hidden.ok_or_else(|| self.stopped())?;
-        let is_whole = hidden.is_whole();
-        if self.begins_anew && !is_whole {
+        if self.begins_anew && !hidden.is_whole() {
             return Err(Failure::Hidden(hidden));
         }
-        Ok(!is_whole)
+        // What was found before is found again.
+        *lock(&self.hidden) = hidden;
+        Ok(())
     }
 
     /// Ends the command if it is to stop.
@@ -131,12 +141,7 @@ impl Pass<'_> {
             .for_each_run_in(ranges, RUN_BYTES, cores(), &convert, &mut take);
         // The block that cannot be read may hide others.
         if let Ok(()) | Err(Failure::Block(_)) = done {
-            let hidden = self.blocks.find_hidden(&self.stop)?;
-            let hidden = hidden.ok_or_else(|| self.stopped())?;
-            if self.begins_anew && !hidden.is_whole() {
-                return Err(Failure::Hidden(hidden));
-            }
-            lock(&self.hidden).join(hidden);
+            self.find_hidden()?;
         }
         done?;
         Ok(transactions)
@@ -242,6 +247,7 @@ fn pass<'a>(
         // What standard output has got is not taken back.
         begins_anew: arguments.data.is_none() && !is_standard(&arguments.out),
         has_begun_anew: false,
+        looked_through: AtomicUsize::new(0),
         hidden: Mutex::default(),
     })
 }
