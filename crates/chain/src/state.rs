@@ -44,7 +44,7 @@ pub(super) struct Orphans {
 
 impl Orphans {
     /// Forgets those in some files but for the ones that are found again, and takes these out of
-    /// `found`: they keep their place in the order. Without `keep_order` they have none.
+    /// `found`: they keep their order. Without `keep_order` all get a new one.
     pub(super) fn forget_files(&mut self, files: &HashSet<u32>, found: &mut Vec<Record>, keep_order: bool) {
         if self.records.is_empty() {
             return;

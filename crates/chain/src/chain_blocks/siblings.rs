@@ -56,7 +56,8 @@ impl ChainBlocks {
         })
     }
 
-    /// Whether the first coin that tells is one that `other` spends and `block` does not.
+    /// Looks for a coin that was made under the outpoint which one of two blocks spends, and not
+    /// under that of the other. Whether the first such coin is one that `other` spends.
     fn is_of_other(&self, height: u32, block: &Block, other: &Block, undo: &BlockUndo, looks: &mut usize) -> bool {
         let inputs = inputs(block).zip(inputs(other)).zip(undo.coins().iter());
         let different = inputs.filter(|((own, others), _)| own != others);

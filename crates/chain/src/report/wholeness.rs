@@ -84,7 +84,7 @@ impl NotWhole {
 }
 
 impl NotWhole {
-    /// The place among the reasons, the weightiest first.
+    /// Its rank among the reasons: the weightiest has the lowest.
     fn rank(&self) -> u8 {
         match self {
             Self::Rejected { .. } => 0,

@@ -31,7 +31,7 @@ const RUN_BYTES: u64 = 2 << 20;
 /// Bytes that go to the server at once.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// A part of the work: what is above one place, up to another. Places sort as their bytes do.
+/// A part of the work: the keys above one, up to another. Keys sort as their bytes do.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Part {
     after: Vec<u8>,
@@ -90,9 +90,9 @@ impl Done {
         Self(merged)
     }
 
-    fn has(&self, place: &[u8]) -> bool {
-        let next = self.0.partition_point(|part| *part.upto < *place);
-        self.0.get(next).is_some_and(|part| *part.after < *place)
+    fn has(&self, key: &[u8]) -> bool {
+        let next = self.0.partition_point(|part| *part.upto < *key);
+        self.0.get(next).is_some_and(|part| *part.after < *key)
     }
 }
 
@@ -116,7 +116,7 @@ fn of_writer(error: std::io::Error) -> Failure {
     }
 }
 
-fn height_place(height: u32) -> Vec<u8> {
+fn height_key(height: u32) -> Vec<u8> {
     // Above nothing is below height 0.
     (u64::from(height) + 1).to_be_bytes().to_vec()
 }
@@ -192,8 +192,8 @@ impl Load<'_> {
             let (first, last) = heights.clone().into_inner();
             let (rows, counts) = self.maker.blocks(chain, heights)?;
             let part = Part {
-                after: first.checked_sub(1).map_or_else(Vec::new, height_place),
-                upto: height_place(last),
+                after: first.checked_sub(1).map_or_else(Vec::new, height_key),
+                upto: height_key(last),
             };
             Ok((Piece { rows, part }, counts))
         };
@@ -278,7 +278,7 @@ impl Load<'_> {
 /// The heights that are not done.
 fn missing(heights: RangeInclusive<u32>, done: &Done) -> Vec<RangeInclusive<u32>> {
     let mut missing: Vec<RangeInclusive<u32>> = Vec::new();
-    for height in heights.filter(|&height| !done.has(&height_place(height))) {
+    for height in heights.filter(|&height| !done.has(&height_key(height))) {
         match missing.last_mut() {
             Some(range) if height > 0 && *range.end() == height - 1 => *range = *range.start()..=height,
             _ => missing.push(height..=height),
@@ -292,18 +292,18 @@ mod tests {
     use super::*;
 
     fn part(after: u8, upto: u8) -> Part {
-        let place = |place: u8| if place == 0 { Vec::new() } else { vec![place] };
+        let key = |key: u8| if key == 0 { Vec::new() } else { vec![key] };
         Part {
-            after: place(after),
-            upto: place(upto),
+            after: key(after),
+            upto: key(upto),
         }
     }
 
     #[test]
-    fn parts_that_are_done_are_above_one_place_and_up_to_another() {
+    fn parts_that_are_done_are_above_one_key_and_up_to_another() {
         let done = Done::of(vec![part(10, 12), part(0, 3), part(3, 5), part(11, 14)]);
         assert_eq!(done.0, [part(0, 5), part(10, 14)]);
-        let has: Vec<u8> = (1..20).filter(|&place| done.has(&[place])).collect();
+        let has: Vec<u8> = (1..20).filter(|&key| done.has(&[key])).collect();
         assert_eq!(has, [1, 2, 3, 4, 5, 11, 12, 13, 14]);
         assert!(!Done::default().has(&[1]));
     }
@@ -318,8 +318,8 @@ mod tests {
     #[test]
     fn heights_that_are_missing_are_ranges() {
         let heights = |first: u32, last| Part {
-            after: first.checked_sub(1).map_or_else(Vec::new, height_place),
-            upto: height_place(last),
+            after: first.checked_sub(1).map_or_else(Vec::new, height_key),
+            upto: height_key(last),
         };
         let done = Done::of(vec![heights(0, 4), heights(300, 301), heights(7, 7)]);
         assert_eq!(missing(0..=302, &done), [5..=6, 8..=299, 302..=302]);

@@ -62,6 +62,18 @@ impl Damaged {
             _folder: folder,
         }
     }
+
+    /// The calls to the disk of a writer that mends the store and connects all blocks.
+    fn calls_of_a_writer(&self) -> usize {
+        let disk = JournalDisk::new(Failing::Nothing);
+        let folder = scratch();
+        let data = folder.path().join("whole");
+        copy_all(&self.data, &data);
+        let mut engine = open_on(disk.clone(), &data).unwrap();
+        engine.connect(std::slice::from_ref(&self.blocks), &mut ()).unwrap();
+        drop(engine);
+        disk.calls()
+    }
 }
 
 /// The heights that a writer says.
@@ -149,15 +161,9 @@ fn open_on(disk: JournalDisk, data: &Path) -> Result<CoreEngine, OpenError> {
 fn a_writer_that_is_stopped_while_it_mends_leaves_no_false_mark() {
     let damaged = Damaged::new();
     let folder = scratch();
-    let whole = JournalDisk::new(Failing::Nothing);
-    let data = folder.path().join("whole");
-    copy_all(&damaged.data, &data);
     let sources = [damaged.blocks.clone()];
-    let mut engine = open_on(whole.clone(), &data).unwrap();
-    engine.connect(&sources, &mut ()).unwrap();
-    drop(engine);
     let (mut refused, mut taken) = (0, 0);
-    for call in 0..whole.calls() {
+    for call in 0..damaged.calls_of_a_writer() {
         let data = folder.path().join(format!("left-{call}"));
         copy_all(&damaged.data, &data);
         let disk = JournalDisk::new(Failing::From(call, ErrorKind::Other));
@@ -192,15 +198,9 @@ fn a_writer_that_is_stopped_while_it_mends_leaves_no_false_mark() {
 fn a_commit_that_fails_leaves_the_mark() {
     let damaged = Damaged::new();
     let folder = scratch();
-    let whole = JournalDisk::new(Failing::Nothing);
-    let data = folder.path().join("whole");
-    copy_all(&damaged.data, &data);
     let sources = [damaged.blocks.clone()];
-    let mut engine = open_on(whole.clone(), &data).unwrap();
-    engine.connect(&sources, &mut ()).unwrap();
-    drop(engine);
     let mut failed_commits = 0;
-    for call in 0..whole.calls() {
+    for call in 0..damaged.calls_of_a_writer() {
         let data = folder.path().join(format!("left-{call}"));
         copy_all(&damaged.data, &data);
         let disk = JournalDisk::new(Failing::Once(call, ErrorKind::Other));
