@@ -1,5 +1,5 @@
-//! A chain whose coins outgrow the cache many times: anonymous memory stays within the plan of the
-//! engine, whatever allocator and threads do.
+//! A chain whose coins outgrow the cache many times: anonymous memory stays within the promise
+//! of the engine, whatever allocator and threads do.
 //!
 //! By default the chain has a quarter of the blocks and `--dbcache` a quarter of its usual size.
 
@@ -50,8 +50,8 @@ fn memory_is_bounded_where_coins_outgrow_the_cache() {
     let mut connect = connect(&out, &data, "regtest");
     connect.args(["--par", "2", "--dbcache", &case.dbcache_mib.to_string()]);
     let peak = peak_memory(&mut connect);
-    let plan = Plan::for_memory((case.dbcache_mib << 20) as usize, 2);
-    let limit = plan.most_bytes() as u64 + coins * INDEX_BYTES_PER_COIN;
+    let cache_bytes = (case.dbcache_mib << 20) as usize;
+    let limit = Plan::promised_bytes(cache_bytes) as u64 + coins * INDEX_BYTES_PER_COIN;
     eprintln!("{} MiB at the most, {} allowed", peak >> 20, limit >> 20);
     assert!(peak <= limit, "{} MiB, {} allowed", peak >> 20, limit >> 20);
     // The cache was full, or this shows nothing.

@@ -1,5 +1,5 @@
 //! Blocks that are as large as they may be and full of what takes most memory: anonymous memory
-//! stays within the plan of the engine.
+//! stays within what the engine promises.
 
 use crate::common::{Scratch, blockmill, connect, peak_memory, record, run, stats};
 use bitcoin::consensus::serialize;
@@ -122,12 +122,12 @@ const MADE_BY: usize = 60;
 /// Of how many such transactions a small block spends the coins.
 const SPENT_BY_ONE: usize = 5;
 
-/// The most anonymous memory that is allowed where no block spends more than this many bytes.
+/// The most anonymous memory that is promised where no block spends more than this many bytes.
 fn limit(threads: &str, spent: usize) -> u64 {
-    let plan = Plan::for_memory((DBCACHE_MIB << 20) as usize, threads.parse().unwrap());
+    let cache_bytes = (DBCACHE_MIB << 20) as usize;
     // What a block spends comes on top, up to four times, where it is more than a window may.
-    assert!(spent > plan.window_spent_bytes);
-    (plan.most_bytes() + 4 * spent) as u64
+    assert!(spent > Plan::for_memory(cache_bytes, threads.parse().unwrap()).window_spent_bytes);
+    (Plan::promised_bytes(cache_bytes) + 4 * spent) as u64
 }
 
 /// Blocks that spend coins with huge scripts, each those of so many transactions.
