@@ -300,7 +300,7 @@ one-core:
 # The flags in fuzz/.cargo/config.toml build for libFuzzer. New inputs go to the scratch folder, which
 # is removed; inputs of findings stay in fuzz/artifacts.
 FUZZ_TARGETS := block_file chain_blocks chain_files block undo snapshot store_value submit_line feed_request log_page log_trailer log_checkpoint lanes c_interface cache resolve
-FUZZ_RUN := -seed=1 -runs=100000 -max_total_time=15 -timeout=20 -rss_limit_mb=2048
+FUZZ_RUN := -seed=1 -runs=60000 -max_total_time=8 -timeout=20 -rss_limit_mb=2048
 
 fuzz:
 	cd fuzz && $(CARGO) build --release $(CARGO_FLAGS)

@@ -13,9 +13,9 @@ use std::sync::Mutex;
 
 const BLOCKS: u32 = 120;
 
-/// Files with at most so many bytes are flipped byte by byte; of others this many bytes.
+/// Of files with at most so many bytes, every other byte is flipped; of others this many bytes.
 const SMALL: usize = 400;
-const SPREAD: usize = 40;
+const SPREAD: usize = 30;
 
 /// What is added to a byte, without carry.
 const FLIPS: [u8; 4] = [0x01, 0x80, 0xff, 0x10];
@@ -120,9 +120,10 @@ impl Site {
                 continue;
             }
             let length = std::fs::metadata(&path).unwrap().len() as usize;
-            let step = match length <= SMALL || all {
-                true => 1,
-                false => length / SPREAD,
+            let step = match (all, length <= SMALL) {
+                (true, _) => 1,
+                (false, true) => 2,
+                (false, false) => length / SPREAD,
             };
             let count = flips.len();
             flips.extend((0..length).step_by(step).map(|at| (name.to_owned(), at)));
@@ -144,7 +145,7 @@ impl Site {
         bytes[at] ^= if bytes[at].is_ascii_digit() {
             1
         } else {
-            FLIPS[at % FLIPS.len()]
+            FLIPS[at / 2 % FLIPS.len()]
         };
         std::fs::write(&path, bytes).unwrap();
         let answers = self.answers(&copy);

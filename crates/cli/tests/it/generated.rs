@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const BLOCKS: u32 = 300;
-const INPUTS: u64 = 100_000;
+const INPUTS: u64 = 60_000;
 
 /// The chain as `generate` wrote it.
 struct Chain {

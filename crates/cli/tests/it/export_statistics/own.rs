@@ -24,8 +24,10 @@ const KINDS: [&str; 11] = [
 /// Locking scripts that are longer cannot be spent.
 const SCRIPT_SIZE_MAX: usize = 10_000;
 
-/// The coins of a set, at most, whose hash is made of all its coins; and so is that of the last.
-const SET_MAX: usize = 3_000;
+/// The coins of a set, at most, whose hash is made of all its coins. So are those of larger sets,
+/// once in so many blocks, and that of the last.
+const SET_MAX: usize = 1_000;
+const LARGE_SETS: usize = 500;
 
 type Set = BTreeMap<OutPoint, OwnCoin>;
 
@@ -210,7 +212,7 @@ pub(super) fn figures(blocks: &[Block]) -> Vec<Value> {
             "muhash": null,
         });
         row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        if set.len() < SET_MAX || height as usize + 1 == blocks.len() {
+        if set.len() < SET_MAX || height as usize % LARGE_SETS == 0 || height as usize + 1 == blocks.len() {
             row["muhash"] = muhash(&set).into();
         }
         rows.push(row);
