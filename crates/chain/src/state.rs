@@ -26,6 +26,8 @@ pub struct ChainState {
     pub(super) anew_above: Option<BlockId>,
     /// Block files whose blocks are in the index.
     pub(super) imported: HashSet<u32>,
+    /// Whether the active chain was looked for in the files of earlier runs.
+    has_recalled: bool,
     /// The active chain by height.
     active: Vec<BlockId>,
     /// Blocks whose parents are unknown.
@@ -83,6 +85,7 @@ impl ChainState {
             deep: BTreeSet::new(),
             anew_above: None,
             imported: HashSet::new(),
+            has_recalled: false,
             orphans: Orphans::default(),
             own_findings: ImportFindings::default(),
         }
@@ -248,5 +251,33 @@ impl ChainState {
     /// Forgets where a block lies, since its content cannot be used.
     pub fn forget_content(&mut self, id: BlockId) {
         self.index.forget_content(id);
+    }
+
+    /// Adds the copies of blocks of the active chain that lie in files which an earlier run has
+    /// searched, and this one was not given. Returns whether it was done: once is enough.
+    pub fn recall_active(&mut self) -> bool {
+        if self.has_recalled {
+            return false;
+        }
+        self.has_recalled = true;
+        let mut copies = Vec::new();
+        let mut files = self.files.write();
+        for (path, search) in self.positions.files() {
+            // What is gone, or has another key by now, has none of them.
+            let added = files.add(path).unwrap_or_default();
+            let Some(&file) = added.first().filter(|&&file| files.key(file) == search.key()) else {
+                continue;
+            };
+            let active = search.records(file).filter_map(|record| {
+                let id = self.index.find(&record.hash).filter(|&id| self.is_active(id))?;
+                Some((id, record.position))
+            });
+            copies.extend(active);
+        }
+        drop(files);
+        for (id, position) in copies {
+            self.index.receive(id, position);
+        }
+        true
     }
 }

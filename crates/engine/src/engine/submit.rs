@@ -124,16 +124,21 @@ fn validate_and_connect<V: ScriptVerifier + 'static>(
         }
         Err(HeaderRefusal::Invalid(reject)) => return Ok(Submission::invalid(hash, &reject)),
     };
-    forget_wrong_copies(pipeline, run, id);
-    let index = run.chain.index();
-    if id == index.genesis() || index.entry(id).has_content() || run.chain.is_active(id) {
+    if has_right_copy(pipeline, run, id) {
         // It may have been known since the engine was opened, and not be connected yet.
         activate_best_chain(pipeline, run)?;
         return Ok(Submission::new(hash, Verdict::Duplicate));
     }
+    // A block that is connected stays so, and has a further copy.
+    let was_active = run.chain.is_active(id);
+    if run.chain.index().entry(id).has_content() && !was_active {
+        // The copy that has come is the first, then.
+        run.chain.forget_content(id);
+    }
+    let index = run.chain.index();
     if let Err(reject) = pipeline.loader().validate(&LoadRequest::new(index, id), &block) {
         // Another copy of a mutated block may be good, so the header keeps its status.
-        if reject.kind != RejectKind::Mutated {
+        if reject.kind != RejectKind::Mutated && !was_active {
             run.chain.reject(id, reject.kind);
         }
         return Ok(Submission::invalid(hash, &reject));
@@ -144,20 +149,25 @@ fn validate_and_connect<V: ScriptVerifier + 'static>(
     activate_best_chain(pipeline, run)?;
     pipeline.flush_if_due(run)?;
     run.reporter.telemetry.report_flushes(run.reporter.observer);
-    Ok(answer(run, id, hash, mark))
+    Ok(match was_active {
+        true => Submission::new(hash, Verdict::Duplicate),
+        false => answer(run, id, hash, mark),
+    })
 }
 
-/// Forgets where a block lies if none of its copies there can be used: the one that has come is the
-/// first, then.
-fn forget_wrong_copies<V: ScriptVerifier + 'static>(pipeline: &Pipeline<V>, run: &mut Run<'_>, id: BlockId) {
-    let has_content = run.chain.index().entry(id).has_content();
-    if !has_content || id == run.chain.index().genesis() || run.chain.is_active(id) {
-        return;
+/// Whether a block is known with a copy that can be used. The first block is in the code.
+fn has_right_copy<V: ScriptVerifier + 'static>(pipeline: &Pipeline<V>, run: &mut Run<'_>, id: BlockId) -> bool {
+    let index = run.chain.index();
+    if id == index.genesis() {
+        return true;
+    }
+    if !index.entry(id).has_content() {
+        return false;
     }
     match pipeline.load_now(run.chain, id, run.reporter.telemetry) {
-        Content::Rejected(reject, _) if reject.kind == RejectKind::Mutated => run.chain.forget_content(id),
-        Content::Unreadable(_) => run.chain.forget_content(id),
-        Content::Sound(_) | Content::Rejected(..) => {}
+        Content::Rejected(reject, _) => reject.kind != RejectKind::Mutated,
+        Content::Unreadable(_) => false,
+        Content::Sound(_) => true,
     }
 }
 

@@ -137,11 +137,18 @@ fn check_descendants(node: &mut Node, bad: &BadBranch) {
     assert_eq!(node.engine.tip_hash(), tip);
 }
 
-fn check_submit(trunk: &Grower, first: &Grower, bad: &BadBranch, cache_bytes_max: usize) {
-    let mut node = Node::on(&trunk.chain, options(2, cache_bytes_max));
-    for block in first.above(FORK) {
-        submit_good(&mut node.engine, block);
-    }
+/// The first branch is submitted, too, or was connected from a file in an earlier run.
+fn check_submit(trunk: &Grower, first: &Grower, bad: &BadBranch, (cache_bytes_max, is_connected): (usize, bool)) {
+    let options = options(2, cache_bytes_max);
+    let mut node = if is_connected {
+        Node::on(&first.chain, options).restart()
+    } else {
+        let mut node = Node::on(&trunk.chain, options);
+        for block in first.above(FORK) {
+            submit_good(&mut node.engine, block);
+        }
+        node
+    };
     let (last, side) = bad.blocks().split_last().unwrap();
     for block in side {
         submit_side(&mut node.engine, block);
@@ -188,8 +195,8 @@ fn a_branch_that_proves_invalid_is_left_by_submit() {
     for fault in Fault::ALL {
         for bad_at in [1, 3, FIRST_LENGTH, FIRST_LENGTH + 1] {
             let bad = BadBranch::new(&trunk, FIRST_LENGTH + 1, bad_at, fault);
-            for cache_bytes_max in [0, LARGE] {
-                check_submit(&trunk, &first, &bad, cache_bytes_max);
+            for way in [(0, false), (LARGE, false), (LARGE, true)] {
+                check_submit(&trunk, &first, &bad, way);
             }
         }
     }

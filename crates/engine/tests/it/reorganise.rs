@@ -179,6 +179,8 @@ fn blocks_that_cannot_be_read_back_stop_a_reorganisation() {
     let second = write_blocks(&node.file("second.dat"), &branches.second.chain.blocks);
     node.connect(&[&first]);
     let mut node = node.restart();
+    let away = node.file("away.dat");
+    std::fs::rename(&first, &away).unwrap();
     // Without the first file there are no blocks to disconnect.
     let error = node.engine.connect(std::slice::from_ref(&second), &mut ()).unwrap_err();
     assert!(
@@ -188,7 +190,30 @@ fn blocks_that_cannot_be_read_back_stop_a_reorganisation() {
     );
     let mut node = node.restart();
     assert_eq!(node.figures(), figures_of(&branches.first.chain));
-    assert_eq!(node.connect(&[&first, &second]).outcome(), RunOutcome::Complete);
+    assert_eq!(node.connect(&[&away, &second]).outcome(), RunOutcome::Complete);
+    assert_eq!(node.figures(), figures_of(&branches.second.chain));
+}
+
+/// Blocks that lie where an earlier run has found them need not be named again.
+#[test]
+fn blocks_of_an_earlier_run_are_read_back() {
+    let branches = Branches::new(5);
+    let connected = || {
+        let mut node = Node::new(options(2, LARGE));
+        let first = write_blocks(&node.file("first.dat"), &branches.first.chain.blocks);
+        node.connect(&[&first]);
+        node.restart()
+    };
+    let mut node = connected();
+    let (last, side) = branches.second.above(FORK).split_last().unwrap();
+    for block in side {
+        submit_side(&mut node.engine, block);
+    }
+    submit_good(&mut node.engine, last);
+    assert_eq!(node.figures(), figures_of(&branches.second.chain));
+    let mut node = connected();
+    let second = write_blocks(&node.file("second.dat"), &branches.second.chain.blocks);
+    assert_eq!(node.connect(&[&second]).outcome(), RunOutcome::Complete);
     assert_eq!(node.figures(), figures_of(&branches.second.chain));
 }
 
