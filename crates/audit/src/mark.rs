@@ -118,8 +118,10 @@ pub enum Noted {
     Nothing,
     /// An earlier version wrote it. Such a mark has no checksum, and does not count.
     Earlier,
-    /// It is not what was written, or cannot be read; in words.
+    /// It is not what was written; in words.
     Damaged(String),
+    /// It cannot be read, which says nothing about what is in it; in words.
+    Unreadable(String),
     /// A proof, of some store.
     Proof(Mark),
 }
@@ -138,7 +140,7 @@ impl Noted {
             Err(FileError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => Self::Nothing,
             // A folder or a pipe of this name is none.
             Err(FileError::NotRegular { .. }) => Self::Nothing,
-            Err(error) => Self::Damaged(error.to_string()),
+            Err(error) => Self::Unreadable(error.to_string()),
         }
     }
 

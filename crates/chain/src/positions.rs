@@ -140,6 +140,17 @@ struct PositionsFile {
     end: u64,
 }
 
+/// How the file of a data directory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PositionsHealth {
+    /// Whole, with so many searches of block files.
+    Whole(usize),
+    /// So many searches, and bytes after them, as a kill leaves them.
+    CutOff(usize, u64),
+    /// From this offset on it is not what was written. Blocks are not found by what comes after it.
+    Damaged(u64),
+}
+
 /// Everything that searches have found.
 #[derive(Default)]
 pub struct FoundPositions {
@@ -187,6 +198,33 @@ impl FoundPositions {
             let _ = positions.decode(&bytes);
         }
         Ok(positions)
+    }
+
+    /// Looks the file at `path` over. None where there is no such file.
+    ///
+    /// # Errors
+    /// [`FileError`] if the file is there and cannot be read.
+    pub fn health(path: &Path) -> Result<Option<PositionsHealth>, FileError> {
+        let Some(bytes) = read_regular(path)? else {
+            return Ok(None);
+        };
+        let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
+            let is_cut_off = MAGIC.starts_with(&bytes);
+            return Ok(Some(match is_cut_off {
+                true => PositionsHealth::CutOff(0, bytes.len() as u64),
+                false => PositionsHealth::Damaged(0),
+            }));
+        };
+        let mut searches = 0;
+        while read_entry(&mut rest).is_some() {
+            searches += 1;
+        }
+        let health = match rest {
+            [] => PositionsHealth::Whole(searches),
+            rest if is_cut_off(rest) => PositionsHealth::CutOff(searches, rest.len() as u64),
+            rest => PositionsHealth::Damaged((bytes.len() - rest.len()) as u64),
+        };
+        Ok(Some(health))
     }
 
     /// Takes in the entries of a file up to the first that is not whole. Returns where that is;
@@ -326,6 +364,12 @@ impl FoundPositions {
             .map_err(store.error())?;
         (store.file, store.end) = (Some(file), bytes.len() as u64);
         Ok(())
+    }
+
+    /// The block files that were searched, and the blocks that were found in each.
+    pub fn blocks(&self) -> impl Iterator<Item = (&Path, impl Iterator<Item = BlockHash>)> {
+        let searches = self.searches.iter();
+        searches.map(|(path, search)| (path.as_path(), search.blocks.iter().map(|block| block.header.hash())))
     }
 
     /// The block files that were searched, in the order of their paths, and what was found in each.
@@ -512,6 +556,12 @@ fn read_entry(rest: &mut &[u8]) -> Option<(PathBuf, FileSearch)> {
     };
     *rest = after;
     Some((PathBuf::from(OsString::from_vec(path.to_vec())), search))
+}
+
+/// Whether an entry that is not whole is longer than what is left of the file.
+fn is_cut_off(rest: &[u8]) -> bool {
+    let length = rest.first_chunk().map(|&length| u32::from_le_bytes(length) as usize);
+    length.is_none_or(|length| length > rest.len().saturating_sub(8))
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {

@@ -105,8 +105,11 @@ impl DataDir {
     /// [`OpenError::NotThere`], [`OpenError::RedbStore`], [`OpenError::Damaged`] where the chain
     /// id is, or the files' errors.
     pub fn open_to_read(path: &Path) -> Result<Self, OpenError> {
-        refuse_redb(path)?;
         let not_there = || OpenError::NotThere { path: path.to_owned() };
+        if path.is_file() {
+            return Err(not_there());
+        }
+        refuse_redb(path)?;
         if !is_there(&path.join(META_FILE))? {
             return Err(without_chain_id(path, not_there())?);
         }

@@ -15,13 +15,14 @@ pub use findings::{Finding, Findings, Health};
 use crate::DataDir;
 use crate::commit_mark::Mark;
 use crate::error::{OpenError, Remedy, no_tip_header};
-use crate::files::{COMMIT_FILE, HEADERS_FILE, LOADING_FOLDER, LOCK_FILE, META_FILE, STORE_FOLDER};
+use crate::files::{COMMIT_FILE, HEADERS_FILE, LOADING_FOLDER, LOCK_FILE, META_FILE, POSITIONS_FILE, STORE_FOLDER};
 use crate::headers_file::{NO_UNDO, RECORD, decode};
 use crate::lost_store::network_of;
 use crate::status::if_readable;
 use crate::store_file::is_nameless;
 use blockmill_blockfiles::read_regular;
 use blockmill_chain::index::HeaderIndex;
+use blockmill_chain::positions::{FoundPositions, PositionsHealth};
 use blockmill_chain::report::observer::Observer;
 use blockmill_coins::Tip;
 use findings::STOPPED;
@@ -59,6 +60,7 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
     findings.0.append(&mut of_coins.0);
     examine_commit_mark(&directory, &mut findings);
     examine_loading(&directory, &mut findings);
+    examine_positions(&directory, &mut findings);
     match named_end.filter(|_| tip.is_known()) {
         Some(named_end) => {
             let tip = tip.tip();
@@ -77,6 +79,9 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
         ),
     }
     blocks::examine(&directory, stop, &mut findings);
+    if let Some(tip) = tip.tip().filter(|_| tip.is_known()) {
+        blocks::examine_chain(&directory, &index, &tip, &mut findings);
+    }
     Ok(findings)
 }
 
@@ -180,6 +185,34 @@ fn examine_loading(directory: &DataDir, findings: &mut Findings) {
         "left by a load of a snapshot that was cut off; the next run of connect removes it".to_owned()
     };
     findings.add(LOADING_FOLDER, Health::Harmless, detail);
+}
+
+/// Looks at what says where blocks are. Nothing rests on it, and it is not synced. Blocks that are
+/// not found without it are said elsewhere.
+fn examine_positions(directory: &DataDir, findings: &mut Findings) {
+    const PART: &str = POSITIONS_FILE;
+    match FoundPositions::health(&directory.file(PART)) {
+        // Blocks that were submitted need none.
+        Ok(None) => {}
+        Ok(Some(PositionsHealth::Whole(searches))) => {
+            findings.add(PART, Health::Sound, format!("{searches} searches of block files"));
+        }
+        Ok(Some(PositionsHealth::CutOff(searches, after))) => {
+            let detail = format!(
+                "{searches} searches of block files, and {after} bytes after them, as a kill leaves them; the next \
+                 run of connect searches what is missing"
+            );
+            findings.add(PART, Health::Harmless, detail);
+        }
+        Ok(Some(PositionsHealth::Damaged(offset))) => {
+            let detail = format!(
+                "offset {offset}: not what was written, as power cuts leave it; the next run of connect searches what \
+                 is missing"
+            );
+            findings.add(PART, Health::Harmless, detail);
+        }
+        Err(error) => findings.add_error(PART, &error.into()),
+    }
 }
 
 fn examine_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>, findings: &mut Findings) {

@@ -55,10 +55,10 @@ impl FromStr for Cursor {
     type Err = NoCursor;
 
     fn from_str(text: &str) -> Result<Self, NoCursor> {
-        // No hash is so short.
-        let is_short = text.len() <= 10 && text.bytes().all(|byte| byte.is_ascii_digit());
-        if is_short && let Ok(height) = text.parse() {
-            return Ok(Self::Height(height));
+        // No hash is shorter than 64 digits.
+        if text.len() < 64 && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            let height = text.parse().map(Self::Height);
+            return height.map_err(|_| NoCursor(format!("no height is above {}", u32::MAX)));
         }
         let hash: Result<BlockHash, _> = text.parse();
         hash.map(Self::Block).map_err(|error| NoCursor(error.to_string()))

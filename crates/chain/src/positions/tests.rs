@@ -218,3 +218,40 @@ fn without_a_file_there_is_nothing() {
     assert!(positions.searches.is_empty());
     assert!(!folder.path().exists());
 }
+
+/// Any byte of the last entry that is changed, and any length that a kill may leave.
+#[test]
+fn what_is_not_whole_is_seen() {
+    let folder = Folder::new();
+    let health = || FoundPositions::health(&folder.path()).unwrap();
+    assert_eq!(health(), None);
+    for _ in 0..2 {
+        let mut positions = folder.open();
+        let begun = positions.begin(&folder.files, 0).unwrap();
+        note(&mut positions, begun, &[record(8)]);
+    }
+    assert_eq!(health(), Some(PositionsHealth::Whole(2)));
+    let whole = std::fs::read(folder.path()).unwrap();
+    let second = MAGIC.len() + (whole.len() - MAGIC.len()) / 2;
+    let starts = [0, MAGIC.len(), second];
+    for at in 0..whole.len() {
+        let entries = starts[1..].iter().filter(|&&start| start <= at).count();
+        let start = starts[entries];
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        std::fs::write(folder.path(), bytes).unwrap();
+        // A length that is longer than the file is what a kill leaves, too.
+        let is_cut_off = entries > 0 && at < start + 4 && matches!(health(), Some(PositionsHealth::CutOff(..)));
+        assert!(
+            is_cut_off || health() == Some(PositionsHealth::Damaged(start as u64)),
+            "{at}: {:?}",
+            health()
+        );
+        std::fs::write(folder.path(), &whole[..at]).unwrap();
+        let left = match (entries, at - start) {
+            (1.., 0) => PositionsHealth::Whole(entries - 1),
+            (_, left) => PositionsHealth::CutOff(entries.saturating_sub(1), left as u64),
+        };
+        assert_eq!(health(), Some(left), "{at}");
+    }
+}

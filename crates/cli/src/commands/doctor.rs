@@ -25,9 +25,13 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let mut findings = doctor::examine(&arguments.data, &stop, &mut meter)?;
     drop(meter);
     // The note of an audit, of which the data directory's own examination knows nothing.
-    if let Noted::Damaged(problem) = Noted::read(&arguments.data) {
-        let detail = format!("{problem}; remove it, or audit again");
-        findings.add(Mark::FILE, Health::Damaged, detail);
+    match Noted::read(&arguments.data) {
+        Noted::Nothing | Noted::Earlier | Noted::Proof(_) => {}
+        Noted::Damaged(problem) => {
+            let detail = format!("{problem}; remove it, or audit again");
+            findings.add(Mark::FILE, Health::Damaged, detail);
+        }
+        Noted::Unreadable(problem) => findings.add(Mark::FILE, Health::Unreadable, problem),
     }
     let mut out = output::stdout();
     if arguments.json {

@@ -39,8 +39,8 @@ pub(crate) fn compute(
     Ok((set, figures))
 }
 
-/// The proof of a set that an audit has left, and the exit status: 3 where its note is damaged, or
-/// nobody can tell whether it counts.
+/// The proof of a set that an audit has left, and the exit status: 3 where its note is damaged or
+/// cannot be read, or nobody can tell whether it counts.
 fn audit(set: &UtxoSet, figures: &UtxoStats, hashes: Hashes) -> (Option<Mark>, u8) {
     let path = set.directory().path().join(Mark::FILE);
     match Noted::read(set.directory().path()) {
@@ -65,6 +65,10 @@ fn audit(set: &UtxoSet, figures: &UtxoStats, hashes: Hashes) -> (Option<Mark>, u
                 &path,
                 &format!("the note of an audit is damaged: {problem}; remove it, or audit again"),
             );
+            (None, 3)
+        }
+        Noted::Unreadable(problem) => {
+            log::note(&path, &format!("the note of an audit cannot be read: {problem}"));
             (None, 3)
         }
     }

@@ -1,7 +1,7 @@
 //! `doctor`: what is sound is said to be, and what is damaged is named, with what to do.
 
 use crate::common::{
-    Run, Scratch, block_of, blockmill, doctor, generate_command, manifest, records, run, store, submit_command,
+    Run, Scratch, block_of, blockmill, connect, doctor, generate_command, manifest, records, run, store, submit_command,
 };
 use std::fs::File;
 use std::io::Write;
@@ -91,6 +91,35 @@ fn what_a_kill_leaves_is_harmless() {
     }
 }
 
+/// Nothing rests on the note of where blocks are. What reads blocks finds none without it, which is
+/// said.
+#[test]
+fn blocks_that_are_not_found_are_said() {
+    let scratch = Scratch::new();
+    let (out, data, _) = made(&scratch);
+    let path = data.join("places.dat");
+    let whole = std::fs::read(&path).unwrap();
+    let feed = || run(blockmill().args(["feed", "--data"]).arg(&data)).status;
+    assert_eq!((feed(), part(&doctor(&data), "places.dat").0), (0, "sound".to_owned()));
+    let longer = [&whole[..], &[7; 50]].concat();
+    std::fs::write(&path, longer).unwrap();
+    assert_eq!(
+        (feed(), part(&doctor(&data).ends_with(0), "places.dat").0),
+        (0, "harmless".to_owned())
+    );
+    let mut damaged = whole.clone();
+    damaged[50] ^= 1;
+    for bytes in [damaged, Vec::new()] {
+        std::fs::write(&path, bytes).unwrap();
+        let found = doctor(&data).ends_with(3).json();
+        let is_said = |part: &serde_json::Value| part["detail"].as_str().unwrap().contains("150 blocks of the chain");
+        assert!(found["parts"].as_array().unwrap().iter().any(is_said), "{found:#}");
+        assert_eq!((feed(), &found["sound"]), (3, &serde_json::Value::Null));
+        run(&mut connect(&out, &data, "regtest")).ends_with(0);
+        assert_eq!((feed(), doctor(&data).status), (0, 0));
+    }
+}
+
 #[test]
 fn damage_is_named() {
     let scratch = Scratch::new();
@@ -140,36 +169,79 @@ fn damage_is_named() {
     );
 }
 
+/// Submits all blocks of a file above the first, and says what each gets.
+fn submit_all(file: &[u8], data: &Path) -> Vec<String> {
+    let mut lines = String::new();
+    for record in records(file).into_iter().skip(1) {
+        lines += &blockmill_block::hex::encode(block_of(&file[record]).bytes());
+        lines.push('\n');
+    }
+    let folder = Scratch::new();
+    let input = File::open(folder.write("lines", lines.as_bytes())).unwrap();
+    let answers = run(submit_command(data).stdin(input)).ends_with(0).stdout;
+    let verdict = |line| serde_json::from_str::<serde_json::Value>(line).unwrap()["verdict"].to_string();
+    answers.lines().map(verdict).collect()
+}
+
+/// The only copies of blocks are damaged or gone, in several ways: that is damage, what reads
+/// blocks ends with another status than 0, and submitting the blocks again mends it.
 #[test]
 fn submitted_blocks_are_looked_at_too() {
     let scratch = Scratch::new();
     let (out, _, _) = made(&scratch);
     let file = std::fs::read(out.join("blk00000.dat")).unwrap();
     let data = scratch.join("submitted");
-    let mut child = submit_command(&data)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    for record in records(&file).into_iter().skip(1) {
-        let block = block_of(&file[record]);
-        let hex: String = block.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-        writeln!(input, "{hex}").unwrap();
-    }
-    drop(input);
-    assert!(child.wait().unwrap().success());
+    assert_eq!(submit_all(&file, &data).len(), 150);
     assert_eq!(
         part(&doctor(&data).ends_with(0), "blocks/"),
         ("sound".to_owned(), "150 blocks".to_owned())
     );
-    let path = data.join("blocks/blk00000.dat");
-    let length = std::fs::metadata(&path).unwrap().len();
-    store::damage(&path, length - 60);
-    let (health, detail) = part(&doctor(&data).ends_with(3), "blocks/");
-    assert_eq!(health, "damaged");
-    assert!(
-        detail.contains("offset") && detail.contains("submit these blocks again"),
-        "{detail}"
-    );
+    let path = Path::new("blocks/blk00000.dat");
+    let own = std::fs::read(data.join(path)).unwrap();
+    let (length, header) = (own.len() as u64, records(&own)[70].start as u64 + 20);
+    let cut = |path: &Path, length| File::options().write(true).open(path).unwrap().set_len(length).unwrap();
+    type Change<'a> = &'a dyn Fn(&Path);
+    let changes: [(&str, Change<'_>, &str); 5] = [
+        ("content", &|path| store::damage(path, length - 60), "offset"),
+        ("header", &|path| store::damage(path, header), ""),
+        (
+            "cut",
+            &|path| cut(path, length / 2),
+            "blocks of the chain are in no file",
+        ),
+        (
+            "zeros",
+            &|path| std::fs::write(path, vec![0; length as usize]).unwrap(),
+            "150 blocks of the chain",
+        ),
+        (
+            "gone",
+            &|path| std::fs::remove_dir_all(path.parent().unwrap()).unwrap(),
+            "at height 1:",
+        ),
+    ];
+    for (name, change, said) in changes {
+        let other = scratch.join(name);
+        store::copy(&data, &other);
+        change(&other.join(path));
+        let found = doctor(&other).ends_with(3);
+        let is_said = |part: &serde_json::Value| {
+            let detail = part["detail"].as_str().unwrap();
+            let is_bad = ["damaged", "unreadable"].iter().any(|health| part["health"] == *health);
+            is_bad && detail.contains(said) && detail.contains("blocks again")
+        };
+        assert!(
+            found.json()["parts"].as_array().unwrap().iter().any(is_said),
+            "{name}: {found:#?}"
+        );
+        let feed = || run(blockmill().args(["feed", "--data"]).arg(&other));
+        assert_eq!(feed().status, 3, "{name}");
+        assert!(
+            submit_all(&file, &other)
+                .iter()
+                .all(|verdict| verdict == "\"duplicate\""),
+            "{name}"
+        );
+        assert_eq!(feed().status, 0, "{name}");
+    }
 }

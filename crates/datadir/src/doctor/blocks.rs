@@ -1,14 +1,21 @@
 //! The blocks that the directory has itself.
 
 use super::findings::{Findings, Health, Problems};
+use super::undo::active_chain;
 use crate::DataDir;
-use crate::error::Remedy;
-use crate::files::{BLOCKS_FOLDER, KEPT_FOLDER};
+use crate::chain_blocks::search_own_blocks;
+use crate::error::{OpenError, Remedy};
+use crate::files::{BLOCKS_FOLDER, KEPT_FOLDER, POSITIONS_FILE};
+use crate::own_blocks::OWN_FOLDERS;
 use blockmill_block::Block;
 use blockmill_blockfiles::{BlockFiles, FileError, has_block_files};
 use blockmill_chain::copies::{decode_copy, mutated};
+use blockmill_chain::index::{BlockId, HeaderIndex};
+use blockmill_chain::positions::FoundPositions;
+use blockmill_coins::Tip;
 use blockmill_rules::Params;
 use blockmill_rules::block::check_commitments;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -55,6 +62,55 @@ fn examine_folder(
         findings.add(part, Health::Harmless, detail);
     } else {
         findings.add(part, Health::Sound, format!("{blocks} blocks"));
+    }
+}
+
+/// Looks for blocks of the chain that are in no file. Block files elsewhere may go: a node prunes
+/// them, the highest blocks last. So what is above them all was in files of the directory, or the
+/// note of where it is was lost, as a power cut may have it.
+pub(super) fn examine_chain(directory: &DataDir, index: &HeaderIndex, tip: &Tip, findings: &mut Findings) {
+    let (part, remedy) = match directory.file(BLOCKS_FOLDER).exists() {
+        true => ("blocks/", Remedy::SubmitAgain),
+        false => (POSITIONS_FILE, Remedy::ConnectAgain),
+    };
+    let Some(chain) = active_chain(directory, index, Some(tip)) else {
+        return;
+    };
+    let found = FoundPositions::read(&directory.file(POSITIONS_FILE)).map_err(OpenError::from);
+    let found = found.and_then(|mut found| {
+        search_own_blocks(directory, directory.chain_id().params().magic(), &mut found)?;
+        Ok(found)
+    });
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return findings.add_error(part, &error),
+    };
+    let own = OWN_FOLDERS.map(|name| std::fs::canonicalize(directory.file(name)).ok());
+    let (mut known, mut elsewhere) = (HashSet::new(), 0);
+    for (path, blocks) in found.blocks() {
+        let is_own = own.iter().flatten().any(|own| path.parent() == Some(own));
+        if is_own && !path.exists() {
+            continue;
+        }
+        for id in blocks.filter_map(|hash| index.find(&hash)) {
+            known.insert(id);
+            if !is_own {
+                elsewhere = elsewhere.max(index.entry(id).height);
+            }
+        }
+    }
+    let height = |id: &BlockId| index.entry(*id).height;
+    let nowhere = chain
+        .iter()
+        .filter(|id| height(id) > elsewhere && !known.contains(id))
+        .collect::<Vec<_>>();
+    if let Some(lowest) = nowhere.last() {
+        let detail = format!(
+            "{} blocks of the chain are in no file, the first at height {}: what reads blocks ends there",
+            nowhere.len(),
+            height(lowest)
+        );
+        findings.add_missing(part, detail, remedy);
     }
 }
 

@@ -87,6 +87,17 @@ impl Findings {
         });
     }
 
+    /// Adds what is not there, so that nobody can read it.
+    pub(super) fn add_missing(&mut self, part: &'static str, detail: impl Into<String>, remedy: Remedy) {
+        self.0.push(Finding {
+            part,
+            health: Health::Unreadable,
+            detail: detail.into(),
+            remedy: Some(remedy),
+            store_failed: false,
+        });
+    }
+
     /// Adds what came of an error: damage, or a part that cannot be read.
     pub(super) fn add_error(&mut self, part: &'static str, error: &OpenError) {
         let store_failed = matches!(error, OpenError::Store(StoreError::Backend(_)));

@@ -14,7 +14,7 @@ pub(super) const PART: &str = UNDO_FILE;
 
 /// The blocks of the active chain above a snapshot, the tip first; none if the tip is not among the
 /// headers.
-fn active_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>) -> Option<Vec<BlockId>> {
+pub(super) fn active_chain(directory: &DataDir, index: &HeaderIndex, tip: Option<&Tip>) -> Option<Vec<BlockId>> {
     let Some(tip) = tip else { return Some(Vec::new()) };
     let first = directory.snapshot().map_or(1, |mark| mark.height + 1);
     let mut next = index.find(&tip.hash);
