@@ -79,7 +79,7 @@ pub struct Report {
 }
 
 /// What the reason of a finding begins with that says why the files do not hold a whole chain.
-const NOT_WHOLE: &str = "the chain of the block files is not whole: ";
+pub(crate) const NOT_WHOLE: &str = "the chain of the block files is not whole: ";
 
 impl Report {
     /// Why block files do not hold a whole chain, in words: those of this machine, or those that
@@ -88,11 +88,12 @@ impl Report {
         if !self.wholeness.is_whole() {
             return self.wholeness.reasons.iter().map(ToString::to_string).collect();
         }
-        let reasons = self.findings.iter().map(|finding| &*finding.reason);
-        reasons
-            .filter_map(|reason| reason.strip_prefix(NOT_WHOLE))
-            .map(str::to_owned)
-            .collect()
+        let reasons = self.findings.iter().filter_map(|finding| match finding.kind {
+            // A chain with a block that breaks a rule is none.
+            FindingKind::Block => Some(finding.to_string()),
+            _ => finding.reason.strip_prefix(NOT_WHOLE).map(str::to_owned),
+        });
+        reasons.collect()
     }
 
     /// Notes whether the block files hold a whole chain. A proof is none otherwise: blocks that are

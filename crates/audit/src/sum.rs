@@ -6,6 +6,7 @@ use crate::fingerprint::Fingerprinter;
 use crate::key::Key;
 use crate::part::Part;
 use crate::range_sums::{RangeSums, Summing};
+use crate::report::NOT_WHOLE;
 use blockmill_block::{BlockHash, Txid};
 use blockmill_chain::{BlockChange, BlockReadError, ChainBlocks, Observer};
 use blockmill_checks::verify::VerifyBlockError;
@@ -75,14 +76,15 @@ fn unread_or_finding(unverified: &Unverified) -> Result<Unread, Finding> {
         // a changed copy of the block.
         Problem::Reject(reject) if reject.kind == RejectKind::Mutated => {
             let what = format!("what lies there is not what the block's header commits to ({reject})");
-            (format!("{path}: offset {offset}: {what}"), format!("{path}: {what}"))
+            let reason = format!("{NOT_WHOLE}{path}: offset {offset}: {what}");
+            (reason, format!("{path}: {what}"))
         }
         Problem::Reject(reject) => {
             let reason = format!("{path}: offset {offset}: {reject}");
             return Err(Finding::of_block(FindingKind::Block, *height, *hash, reason));
         }
         Problem::Unreadable(detail) if is_found => (
-            format!("{path}: offset {offset}: {detail}"),
+            format!("{NOT_WHOLE}{path}: offset {offset}: {detail}"),
             format!("{path}: {detail}"),
         ),
         Problem::Unreadable(detail) | Problem::NoUndo(detail) => {

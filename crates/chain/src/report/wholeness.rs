@@ -109,31 +109,45 @@ impl NotWhole {
     }
 }
 
+fn one_or<'a>(count: u64, one: &'a str, more: &'a str) -> &'a str {
+    if count == 1 { one } else { more }
+}
+
 impl fmt::Display for NotWhole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rejected { blocks, first } => write!(f, "{blocks} rejected, the first: {first}"),
             Self::Unreadable { blocks, first } => write!(f, "{blocks} unreadable, the first: {first}"),
-            Self::Damaged { times, first } => write!(f, "block files are damaged {times} times, the first: {first}"),
+            Self::Damaged { times, first } => write!(
+                f,
+                "block files are damaged {times} {}, the first: {first}",
+                one_or(*times, "time", "times")
+            ),
             Self::MissingFiles { files, first } => {
                 write!(
                     f,
-                    "{files} block files are missing, the first: {}: {}",
+                    "{files} {} missing, the first: {}: {}",
+                    one_or(*files, "block file is", "block files are"),
                     first.path.display(),
                     first.reason
                 )
             }
             Self::Hidden { blocks, first } => write!(
                 f,
-                "{blocks} blocks lie inside the records of others; the first: {}: offset {}: block {}",
+                "{blocks} {} inside the records of others; the first: {}: offset {}: block {}",
+                one_or(*blocks, "block lies", "blocks lie"),
                 first.path.display(),
                 first.offset,
                 first.hash
             ),
             Self::LeftOver { blocks, first } => write!(
                 f,
-                "{blocks} blocks are left over: their parent is in none of the files; the first: {}: offset {}: \
-                 block {}, whose parent is {}",
+                "{blocks} {} in none of the files; the first: {}: offset {}: block {}, whose parent is {}",
+                one_or(
+                    *blocks,
+                    "block is left over: its parent is",
+                    "blocks are left over: their parent is"
+                ),
                 first.path.display(),
                 first.offset,
                 first.hash,

@@ -56,13 +56,14 @@ fn whole_with(
     let verifier = Arc::new(verifier(signatures));
     let auditor = Auditor::new(&verifier, threads, signatures, stop);
     let resume = arguments.resume.as_deref();
+    let mut said = None;
     let report = match (&arguments.data, &arguments.snapshot) {
         (Some(data), _) => {
             let set = open_newest(data, arguments.older.reach(), threads)?;
             if let Some(live) = &live {
                 live.network(set.directory().chain_id().network.name());
             }
-            say_where_no_note_is_left(&set);
+            said = say_where_no_note_is_left(&set);
             auditor.set(&set, &arguments.blocks, resume, &mut meter)?
         }
         (None, Some(snapshot)) => {
@@ -80,7 +81,7 @@ fn whole_with(
         (None, None) => return Err(Failure::Usage("--snapshot or --data is needed".to_owned())),
     };
     drop(meter);
-    say(&report, arguments.json, start)
+    say(&report, said.as_deref(), arguments.json, start)
 }
 
 /// What a page says of an audit before it begins.
@@ -180,7 +181,7 @@ fn merged(arguments: &AuditMergeArguments) -> Result<u8, Failure> {
     let open = |data| open_newest(data, arguments.older.reach(), threads);
     let data = arguments.data.as_deref().map(open).transpose()?;
     // Before hours of work.
-    data.iter().for_each(say_where_no_note_is_left);
+    let said = data.as_ref().and_then(say_where_no_note_is_left);
     let set = match (&data, &arguments.snapshot) {
         (Some(data), _) => AuditedSet::Data(data),
         (None, Some(snapshot)) => AuditedSet::Snapshot(snapshot),
@@ -190,14 +191,14 @@ fn merged(arguments: &AuditMergeArguments) -> Result<u8, Failure> {
     let mut meter = EngineMeter::new();
     let report = merge(&key, &parts, set, threads, &stop, &mut meter)?;
     drop(meter);
-    say(&report, arguments.json, start)
+    say(&report, said.as_deref(), arguments.json, start)
 }
 
-/// Says before the work that a data directory will have no word of a proof.
-fn say_where_no_note_is_left(set: &UtxoSet) {
-    if let Err(problem) = Mark::check(set) {
-        say_not_noted(&problem.to_string());
-    }
+/// Says before the work that a data directory will have no word of a proof. Returns why.
+fn say_where_no_note_is_left(set: &UtxoSet) -> Option<String> {
+    let problem = Mark::check(set).err()?.to_string();
+    say_not_noted(&problem);
+    Some(problem)
 }
 
 fn say_not_noted(problem: &str) {
@@ -227,10 +228,10 @@ fn say_findings(findings: &[Finding]) {
     }
 }
 
-/// Prints a report. Returns the exit status.
-fn say(report: &Report, as_json: bool, start: Instant) -> Result<u8, Failure> {
+/// Prints a report. `said` was said before the work. Returns the exit status.
+fn say(report: &Report, said: Option<&str>, as_json: bool, start: Instant) -> Result<u8, Failure> {
     let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds());
-    if let Some(problem) = &report.not_noted {
+    if let Some(problem) = report.not_noted.as_deref().filter(|&problem| said != Some(problem)) {
         say_not_noted(problem);
     }
     // JSON has a field for them.

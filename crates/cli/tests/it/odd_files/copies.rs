@@ -40,6 +40,10 @@ fn bad_copies_before_the_good_one() {
             block.txdata.extend(last);
         }
     };
+    let set = scratch.join("set");
+    let mut dump = blockmill();
+    dump.args(["snapshot", "dump", "--data"]).arg(scratch.join("data"));
+    run(dump.arg(&set)).ends_with(0);
     let kinds: [(&str, Change<'_>); 3] = [("forged", &forged), ("stripped", &stripped), ("doubled", &doubled)];
     for (name, change) in kinds {
         let copies: Vec<(usize, Vec<u8>)> = blocks
@@ -74,6 +78,11 @@ fn bad_copies_before_the_good_one() {
         assert_eq!(connect["why"], verify["why"], "{name}");
         let reason = connect["rejected"][0]["reason"].as_str().unwrap();
         answers.say(&[reason]);
+        // What lies there may be damaged, so an audit refutes nothing; the chain is not whole to it.
+        let audit = run(command("audit", &folder).arg("--snapshot").arg(&set)).ends_with(3);
+        let (audit, why) = (audit.json(), format!("({reason})"));
+        assert_eq!(audit["whole"], false, "{name}");
+        assert!(audit["why"][0].as_str().unwrap().ends_with(&why), "{name}: {audit:#}");
     }
 }
 

@@ -39,7 +39,7 @@ fn a_file_in_the_middle_is_missing() {
     std::fs::remove_file(folder.join("blk00002.dat")).unwrap();
     symlink("/nonexistent/blk00002.dat", folder.join("blk00002.dat")).unwrap();
     Answers::of(&scratch, &folder).end_with(3, 89).say(&[
-        "1 block files are missing",
+        "1 block file is missing",
         "blk00002.dat",
         "a link to a file that is not there",
     ]);
