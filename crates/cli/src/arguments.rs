@@ -154,8 +154,8 @@ pub(crate) struct VerifyArguments {
     /// The coins that the block spends, in Core's undo format or in hex; - is standard input
     #[arg(long, value_name = "FILE", requires = "height")]
     pub(crate) undo: Option<PathBuf>,
-    /// Height of the block
-    #[arg(long, value_name = "N", requires = "block")]
+    /// Height of the block, 1 and above
+    #[arg(long, value_name = "N", requires = "block", value_parser = clap::value_parser!(u32).range(1..1 << 31))]
     pub(crate) height: Option<u32>,
     /// Verify the blocks of Bitcoin Core's blk*.dat files, with the rev*.dat files beside them
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["block", "undo", "height"])]
@@ -314,6 +314,10 @@ pub(crate) struct DoctorArguments {
     pub(crate) json: bool,
 }
 
+/// The most inputs and coins that a chain is generated with: ten times the main network's. Sums of
+/// weights stay below 64 bits.
+const GENERATED_MAX: u64 = 30_000_000_000;
+
 #[cfg(feature = "generate")]
 #[derive(Debug, Args)]
 pub(crate) struct GenerateArguments {
@@ -333,10 +337,10 @@ pub(crate) struct GenerateArguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
     /// Target number of inputs in the chain [default: 340 a block for mixed, 1000 for utxo]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=GENERATED_MAX))]
     pub(crate) inputs: Option<u64>,
     /// Target number of coins at the tip
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=GENERATED_MAX))]
     pub(crate) coins: u64,
     /// Largest weight of a block
     #[arg(long, value_name = "WEIGHT", default_value_t = 4_000_000)]

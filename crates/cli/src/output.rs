@@ -10,7 +10,9 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
 
 /// CPU time of this process so far, in seconds.
 pub(crate) fn cpu_seconds() -> f64 {
@@ -77,6 +79,29 @@ pub(crate) fn look_for_reader() -> bool {
     !is_gone
 }
 
+/// Threads that are in the midst of a write to standard output, and writes that are done.
+static WRITING: AtomicUsize = AtomicUsize::new(0);
+static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns once a write to standard output has waited for its reader for so long.
+pub(crate) fn wait_for_blocked_write(patience: Duration) {
+    loop {
+        let written = WRITTEN.load(Ordering::Relaxed);
+        sleep(patience);
+        if WRITING.load(Ordering::Relaxed) > 0 && WRITTEN.load(Ordering::Relaxed) == written {
+            return;
+        }
+    }
+}
+
+fn counted_write<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    WRITING.fetch_add(1, Ordering::Relaxed);
+    let written = write();
+    WRITTEN.fetch_add(1, Ordering::Relaxed);
+    WRITING.fetch_sub(1, Ordering::Relaxed);
+    noted(written)
+}
+
 fn noted<T>(written: io::Result<T>) -> io::Result<T> {
     if written
         .as_ref()
@@ -89,11 +114,11 @@ fn noted<T>(written: io::Result<T>) -> io::Result<T> {
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        noted(self.0.write(bytes))
+        counted_write(|| self.0.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        noted(self.0.flush())
+        counted_write(|| self.0.flush())
     }
 }
 

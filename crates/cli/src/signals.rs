@@ -2,6 +2,7 @@
 //! command is in the midst of. A second one ends the process.
 
 use crate::doing::{say_stopped, say_stopping};
+use crate::output::wait_for_blocked_write;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 use std::ffi::c_int;
@@ -11,6 +12,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Once};
 use std::thread::Builder;
+use std::time::Duration;
+
+/// How long a write to standard output may wait for its reader after a signal.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The signal that came last.
 static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
@@ -18,11 +23,17 @@ static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 /// Done once the first signal is answered.
 static ANSWERED: Once = Once::new();
 
-/// Returns a flag that the first signal sets. A second one ends the process at once. A signal that
+/// Returns a flag that the first signal sets. A second one ends the process at once, and so does the
+/// first where standard output is a pipe that is full and that nobody reads. A signal that
 /// the parent has set to be ignored stays so: `nohup` does that, and a shell for what runs in the
 /// background.
 pub(crate) fn stop_flag() -> io::Result<Arc<AtomicBool>> {
-    on_first(|_| answer())
+    on_first(|signal| {
+        answer();
+        // What it would write next, nobody may ever read. Data directories are whole at any moment.
+        wait_for_blocked_write(PATIENCE);
+        low_level::exit(status_of(signal));
+    })
 }
 
 /// Answers the signal that has set the flag, if one has, unless that is done. A command that ends

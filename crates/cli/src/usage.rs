@@ -1,36 +1,48 @@
 //! Errors of the command line itself. They repeat what was typed, which may have a private key.
 
+use crate::READER_IS_GONE;
 use crate::build_info;
 use crate::plain::{self, one_line};
 use blockmill_descriptors::secrets::{HIDDEN, hidden_words, without_keys};
 use clap::error::ErrorKind;
 use console::strip_ansi_codes;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// The exit status of wrong usage.
 const STATUS: u8 = 2;
 
+/// The exit status where nothing can be written.
+const WRITE_FAILED: u8 = 4;
+
 /// Says what is wrong with the arguments, or prints the help that was asked for.
 pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     // It is the help, or the version.
     if !error.use_stderr() {
-        error.exit();
+        let printed = error.print().and_then(|()| io::stdout().flush());
+        return match printed {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(READER_IS_GONE),
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "error: {error}");
+                ExitCode::from(WRITE_FAILED)
+            }
+        };
     }
     let message = error.render().to_string();
     let hidden = without_arguments(&message, std::env::args_os().skip(1));
     // Without a reader there is nobody to tell.
     let _ = match hidden == message {
         true => error.print(),
-        false => std::io::stderr().lock().write_all(hidden.as_bytes()),
+        false => io::stderr().lock().write_all(hidden.as_bytes()),
     };
     let may_be_left_out = matches!(
         error.kind(),
         ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument | ErrorKind::InvalidValue
     );
     if let Some(left_out) = build_info::left_out().filter(|_| may_be_left_out) {
-        let _ = writeln!(std::io::stderr(), "\n{left_out}");
+        let _ = writeln!(io::stderr(), "\n{left_out}");
     }
     ExitCode::from(STATUS)
 }

@@ -189,7 +189,8 @@ class _BlockTables:
         rows = self._table(name, first, last, binary)
         if rows.without_undo:
             # As where a node is writing.
-            log.warning("the undo files have nothing yet for the last %d blocks: left out", rows.without_undo)
+            last = "block" if rows.without_undo == 1 else f"{rows.without_undo} blocks"
+            log.warning("the undo files have nothing yet for the last %s: left out", last)
         return Table(name, rows)
 
     def transactions(self, *, first: int = 0, last: int | None = None, binary: bool = False) -> Table:
@@ -322,6 +323,8 @@ class UtxoSet(_BlockTables):
 
         Raises `CursorError` where there is nothing to go on with.
         """
+        if isinstance(cursor, bool) or not isinstance(cursor, (int, str)):
+            raise TypeError(f"cursor: expected a height or a hash, found {type(cursor).__name__}")
         return Feed(self._set.feed(str(cursor), follow))
 
     def _table(self, name: str, first: int, last: int | None, binary: bool) -> Rows:
@@ -411,9 +414,12 @@ def blocks(
     partial: the chain that there is, also where the files do not hold a whole one.
     progress: is called with `Progress`, some times a second, on this thread.
 
-    Raises `IncompleteError` if the files do not hold a whole chain.
+    Raises `IncompleteError` if the files do not hold a whole chain, `UsageError` if there is no path.
     """
-    chain = index_chain(path_texts(paths), network, signet_challenge, None, None, hear_with(progress))
+    texts = path_texts(paths)
+    if not texts:
+        raise UsageError("paths: at least one is needed")
+    chain = index_chain(texts, network, signet_challenge, None, None, hear_with(progress))
     assert isinstance(chain, Chain)
     if chain.why and not partial:
         raise IncompleteError("; ".join(chain.why))

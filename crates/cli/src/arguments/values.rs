@@ -163,6 +163,7 @@ impl std::fmt::Display for Endpoint {
 
 pub(super) fn parse_endpoint(text: &str) -> Result<Endpoint, String> {
     match text.strip_prefix("unix:") {
+        Some("") => Err("unix: is followed by the path of a socket".to_owned()),
         Some(path) => Ok(Endpoint::Unix(path.into())),
         None => parse_address(text).map(Endpoint::Tcp),
     }

@@ -286,6 +286,14 @@ fn a_bad_line_is_named() {
         assert!(!refused.stderr.contains(key));
         assert_eq!(refused.stdout, "");
     }
+    // A long one is not repeated, and a mark of the byte order is no part of one.
+    let file = scratch.write(
+        "texts",
+        format!("\u{feff}raw:52\n{}\n", "sh(".repeat(200_000)).as_bytes(),
+    );
+    let refused = balance(&data, &["--from-file", file.to_str().unwrap()]).ends_with(3);
+    let stderr = refused.says(&["texts: line 2: "]).stderr;
+    assert!(stderr.len() < 1000, "{}", stderr.len());
     let missing = scratch.join("missing");
     balance(&data, &["--from-file", missing.to_str().unwrap()])
         .ends_with(3)

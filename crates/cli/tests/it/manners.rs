@@ -132,6 +132,8 @@ fn a_full_disk_is_status_4() {
     let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut export = with(&["export", "coins", "--format", "csv", "--out", "-"], &data);
     for command in [
+        blockmill().arg("--help"),
+        blockmill().arg("--version"),
         &mut with(&["stats"], &data),
         &mut with(&["stats", "--json"], &data),
         &mut with(&["coin", &format!("{}:0", "ab".repeat(32))], &data),

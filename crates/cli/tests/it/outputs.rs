@@ -4,6 +4,7 @@
 use crate::common::core_folder::made;
 use crate::common::{Scratch, block_of, blockmill, connect, records, run, stats};
 use crate::common::{generate_command, submit_command};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -400,5 +401,36 @@ fn generate_replaces_nothing() {
             .says(&["exists"]);
         assert_eq!(std::fs::read(&path).unwrap(), b"mine");
         assert!(!out.join("blk00000.dat").exists());
+    }
+}
+
+/// One signal is enough where a reader does not read and does not go either.
+#[test]
+fn a_signal_ends_a_write_that_waits_for_its_reader() {
+    let scratch = Scratch::new();
+    let (out, data) = (scratch.join("chain"), scratch.join("data"));
+    let mut generate = generate_command(&out, "utxo", 120);
+    run(generate.args(["--inputs", "20000", "--coins", "20000"])).ends_with(0);
+    run(&mut connect(&out, &data, "regtest")).ends_with(0);
+    let to = [("--data", &*data), ("--out", Path::new("-"))];
+    for command in [
+        &mut with(&["export", "coins", "--format", "csv"], &to),
+        with(&["snapshot", "dump"], &to[..1]).arg("-"),
+        with(&["feed", "--follow"], &to[..1]).args(["--from", "0"]),
+    ] {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        // A pipe has room for 64 KiB.
+        sleep(Duration::from_millis(500));
+        assert!(child.try_wait().unwrap().is_none(), "{command:?} has written all");
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "{command:?} does not end");
+            sleep(Duration::from_millis(10));
+        };
+        assert_eq!(status.code(), Some(130), "{command:?}");
     }
 }

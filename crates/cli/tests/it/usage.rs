@@ -60,7 +60,29 @@ fn wrong_usage_is_status_2() {
         &mut command(&["generate", "--out", data, "--blocks", "1", "--profile", "big"]),
         &["big"],
     );
+    for (cursor, word) in [("4294967296", "4294967295"), ("abc", "hex"), ("", "hex")] {
+        check_wrong(&mut command(&["feed", "--data", data, "--from", cursor]), &[word]);
+    }
+    check_wrong(&mut command(&["feed", "--data", data, "--listen", "unix:"]), &["path"]);
+    let verify = [
+        "verify",
+        "--network",
+        "regtest",
+        "--block",
+        "-",
+        "--undo",
+        "-",
+        "--height",
+    ];
+    check_wrong(command(&verify).arg("1"), &["standard input"]);
+    check_wrong(command(&verify).arg("0"), &["--height"]);
     assert!(!Path::new(data).exists(), "wrong usage made {data}");
+    // A file is no data directory.
+    let file = scratch.write("file", b"{}");
+    check_wrong(
+        command(&["stats", "--data"]).arg(&file),
+        &["there is no data directory"],
+    );
 }
 
 /// Wrong usage has its status without anybody to tell, too; the message has a key left out or not.

@@ -104,6 +104,11 @@ fn a_chain_that_cannot_be_is_not_generated() {
         check_wrong(&mut generate(&["--blocks", blocks, option, value], &out), &["block"]);
         assert!(!out.exists());
     }
+    for option in ["--coins", "--inputs"] {
+        let most = u64::MAX.to_string();
+        check_wrong(&mut generate(&["--blocks", "120", option, &most], &out), &[option]);
+        assert!(!out.exists());
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::arguments::{BalanceArguments, is_standard, or_standard_input};
 use crate::failure::Failure;
 use crate::output::path_text;
+use crate::plain;
 use blockmill_block::Network;
 use blockmill_blockfiles::Input;
 use blockmill_blockfiles::lines::{Line, read_line};
@@ -120,9 +121,10 @@ fn for_each_text(path: &Path, mut take: impl FnMut(&str) -> Result<(), NoTarget>
         };
         // What is not UTF-8 is no target, and the message shows only its shape.
         let text = String::from_utf8_lossy(&line);
-        let text = text.trim();
+        // Some editors put a mark of the byte order before the first line.
+        let text = text.trim_start_matches('\u{feff}').trim();
         if !text.is_empty() && !text.starts_with(REMARK) {
-            take(text).map_err(|error| wrong(error.to_string()))?;
+            take(text).map_err(|error| wrong(plain::said(&error.to_string())))?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! One block against the coins that it spends.
 
-use crate::arguments::{VerifyArguments, or_standard_input, params_of};
+use crate::arguments::{VerifyArguments, is_standard, or_standard_input, params_of};
 use crate::commands::threads;
 use crate::doing::{self, Doing};
 use crate::failure::Failure;
@@ -59,6 +59,10 @@ pub(super) fn run(
     undo_path: &Path,
     height: u32,
 ) -> Result<u8, Failure> {
+    if is_standard(block_path) && is_standard(undo_path) {
+        let why = "--block and --undo cannot both be standard input";
+        return Err(Failure::Usage(why.to_owned()));
+    }
     signals::end_at_once()?;
     doing::set(Doing::Something("verifying a block"));
     let bytes = read(or_standard_input(block_path), BLOCK_BYTES_MAX)?;
