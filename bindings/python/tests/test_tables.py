@@ -231,7 +231,7 @@ def test_a_feed_that_follows_waits_for_what_cannot_be_read(
     assert taken(60) == list(range(101, 161))
     # Without `follow` it is an error.
     blocks.rename(away)
-    with pytest.raises(blockmill.FileError, match="blk"):
+    with pytest.raises(blockmill.FileError, match="in no block file"):
         list(blockmill.open(folder).feed(90))
 
 
