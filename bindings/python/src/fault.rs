@@ -23,6 +23,9 @@ pub(crate) enum Fault {
     /// A file, a block or a data directory cannot be read.
     #[error("{0}")]
     File(String),
+    /// The same of what a feed reads, which may pass.
+    #[error("{0}")]
+    Passing(String),
     /// The block files do not hold a whole chain.
     #[error("{0}")]
     Incomplete(String),
@@ -38,7 +41,7 @@ impl From<Fault> for PyErr {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Usage(why) => usage(why),
-            Fault::File(why) => FileError::new_err(why),
+            Fault::File(why) | Fault::Passing(why) => FileError::new_err(why),
             Fault::Incomplete(why) => IncompleteError::new_err(why),
             Fault::Cursor(why) => CursorError::new_err(why),
             Fault::Stopped | Fault::Inner(_) => PyRuntimeError::new_err(fault.to_string()),
@@ -74,6 +77,7 @@ impl From<FeedError> for Fault {
             FeedError::UnknownCursor { .. } | FeedError::KeptNoLonger { .. } | FeedError::AboveTip { .. } => {
                 Self::Cursor(error.to_string())
             }
+            error if error.may_pass() => Self::Passing(error.to_string()),
             error => Self::File(error.to_string()),
         }
     }

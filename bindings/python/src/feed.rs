@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 
 /// The events of a directory from a cursor on.
 #[derive(Clone)]
-struct Told {
+struct Asked {
     path: PathBuf,
     cursor: Cursor,
     network: Network,
@@ -28,17 +28,76 @@ struct Told {
     is_followed: bool,
 }
 
-impl Told {
+/// Says something in Python's log. The thread that takes the pieces may hold the interpreter's
+/// lock while it waits for this one, which therefore does not wait for the lock.
+fn warn(text: String) {
+    let say = move || {
+        // Nobody hears it where the interpreter ends, or has a log that raises.
+        let _ = Python::try_attach(|py| {
+            let log = py.import("logging")?.call_method1("getLogger", ("blockmill",))?;
+            log.call_method1("warning", ("%s", text)).map(drop)
+        });
+    };
+    // Without a thread it is not said, and the feed goes on.
+    let _ = std::thread::Builder::new().name("blockmill log".to_owned()).spawn(say);
+}
+
+impl Asked {
     /// Gives all events to `convert`, those of some blocks at a time, and what comes of them to
-    /// `take`.
+    /// `take`. What follows waits for what cannot be read for a while, as the command does. `feed`
+    /// is one that is open already.
     fn run<T: Send>(
         &self,
+        mut feed: Option<Feed>,
         stop: &Arc<AtomicBool>,
         convert: &(dyn Fn(Vec<Event>) -> Result<T, Fault> + Sync),
         take: Take<'_, T>,
     ) -> Result<(), Fault> {
-        let mut feed = Feed::open(&self.path, self.cursor)?;
+        // Each reason is said once.
+        let mut said = None;
         let mut watch = Watch::of_file(&Feed::file_to_watch(&self.path));
+        let mut woken = Woken::Told;
+        loop {
+            match self.tell(&mut feed, stop, convert, take) {
+                Ok(false) => {}
+                Ok(true) => {
+                    watch.note_change(woken);
+                    said = None;
+                }
+                Err(Fault::Passing(why)) if self.is_followed => {
+                    if said.as_ref() != Some(&why) {
+                        warn(format!("{why}; it is tried again"));
+                        said = Some(why);
+                    }
+                }
+                Err(fault) => return Err(fault),
+            }
+            if !self.is_followed {
+                return Ok(());
+            }
+            woken = watch.wait(stop);
+            if woken == Woken::Stopped {
+                return Err(Fault::Stopped);
+            }
+        }
+    }
+
+    /// Tells what has come since. Returns whether there was anything.
+    fn tell<T: Send>(
+        &self,
+        feed: &mut Option<Feed>,
+        stop: &Arc<AtomicBool>,
+        convert: &(dyn Fn(Vec<Event>) -> Result<T, Fault> + Sync),
+        take: Take<'_, T>,
+    ) -> Result<bool, Fault> {
+        let feed = match feed {
+            Some(feed) => feed,
+            None => feed.insert(Feed::open(&self.path, self.cursor)?),
+        };
+        // Something may have come before the watch began.
+        if !feed.look()? {
+            return Ok(false);
+        }
         let of_blocks = |blocks: FeedBlocks<'_>| {
             let events = blocks.map(|block| match stop.load(Ordering::Relaxed) {
                 true => Err(Fault::Stopped),
@@ -46,25 +105,9 @@ impl Told {
             });
             convert(events.collect::<Result<_, _>>()?)
         };
-        // Something may have come before the watch began.
-        feed.look()?;
-        loop {
-            let tip = feed.run_batches(self.threads, &of_blocks, take)?;
-            take(convert(vec![Event::of_tip(&tip)])?)?;
-            loop {
-                if !self.is_followed {
-                    return Ok(());
-                }
-                let woken = watch.wait(stop);
-                if woken == Woken::Stopped {
-                    return Err(Fault::Stopped);
-                }
-                if feed.look()? {
-                    watch.note_change(woken);
-                    break;
-                }
-            }
-        }
+        let tip = feed.run_batches(self.threads, &of_blocks, take)?;
+        take(convert(vec![Event::of_tip(&tip)])?)?;
+        Ok(true)
     }
 }
 
@@ -75,7 +118,7 @@ fn schema() -> Result<SchemaRef, Fault> {
 
 /// The events as rows.
 struct EventRows {
-    told: Told,
+    asked: Asked,
     schema: SchemaRef,
 }
 
@@ -89,14 +132,14 @@ impl Source for EventRows {
             let (_, values) = fields_and_values(event_columns(&events)?);
             Ok(RecordBatch::try_new(Arc::clone(&self.schema), values)?)
         };
-        self.told.run(stop, &convert, take)
+        self.asked.run(None, stop, &convert, take)
     }
 }
 
 /// Events, one after the other.
 #[pyclass(frozen, module = "blockmill._blockmill")]
 pub(crate) struct Events {
-    told: Told,
+    asked: Asked,
     process: Process,
     lines: Mutex<Lines>,
 }
@@ -117,7 +160,7 @@ impl Events {
         is_followed: bool,
     ) -> Result<Self, Fault> {
         let cursor: Cursor = cursor.parse().map_err(|why| Fault::Usage(format!("cursor: {why}")))?;
-        let told = Told {
+        let asked = Asked {
             path: path.to_owned(),
             cursor,
             network,
@@ -125,8 +168,8 @@ impl Events {
             is_followed,
         };
         // A cursor that is unknown is said at once.
-        Feed::open(path, cursor)?;
-        let of_lines = told.clone();
+        let feed = Feed::open(path, cursor)?;
+        let of_lines = asked.clone();
         let work: Work<Vec<Vec<u8>>> = Box::new(move |stop, take| {
             let convert = |events: Vec<Event>| {
                 let lines = events.iter().map(|event| event.line());
@@ -134,14 +177,14 @@ impl Events {
                 lines.reverse();
                 Ok(lines)
             };
-            of_lines.run(stop, &convert, take)
+            of_lines.run(Some(feed), stop, &convert, take)
         });
         let lines = Lines {
             pieces: Pieces::new(work),
             rest: Vec::new(),
         };
         Ok(Self {
-            told,
+            asked,
             process: Process::this(),
             lines: Mutex::new(lines),
         })
@@ -187,7 +230,7 @@ impl Events {
     fn rows(&self) -> PyResult<Rows> {
         self.process.check()?;
         Ok(Rows::new(EventRows {
-            told: self.told.clone(),
+            asked: self.asked.clone(),
             schema: schema()?,
         }))
     }

@@ -8,7 +8,9 @@ import json
 import multiprocessing
 import os
 import pickle
+import queue
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,6 +178,61 @@ def test_a_feed_that_follows_hears_of_new_blocks(data: Data, tmp_path: Path) -> 
     later = [next(feed) for _ in range(60)]
     connecting.join()
     assert [event["height"] for event in later] == list(range(101, 161))
+
+
+def wait_for_words(log: pytest.LogCaptureFixture, count: int) -> None:
+    """Waits until the log says so often that a feed tries again."""
+    deadline = time.monotonic() + 30
+    while log.text.count("tried again") < count:
+        assert time.monotonic() < deadline, log.text
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+def test_a_feed_that_follows_waits_for_what_cannot_be_read(
+    small: Site, data: Data, tmp_path: Path, caplog: pytest.LogCaptureFixture, as_table: bool
+) -> None:
+    folder, blocks = tmp_path / "data", tmp_path / "blocks"
+    shutil.copytree(small.blocks, blocks)
+    own = Data(Site(tmp_path, small.network), folder)
+    own.connect(folder, "--stop-at-height", "100")
+    feed = blockmill.open(folder).feed(90, follow=True)
+    heights: queue.Queue[int] = queue.Queue()
+
+    def take() -> None:
+        if as_table:
+            for batch in feed.table().batches():
+                for height in batch["height"].to_pylist():
+                    heights.put(height)
+        for event in feed:
+            heights.put(event["height"])
+
+    def taken(count: int) -> list[int]:
+        return [heights.get(timeout=30) for _ in range(count)]
+
+    away, said = tmp_path / "away", 0
+    if not as_table:
+        # Block files that a node writes anew.
+        blocks.rename(away)
+        threading.Thread(target=take, daemon=True).start()
+        wait_for_words(caplog, said := 1)
+        away.rename(blocks)
+    else:
+        threading.Thread(target=take, daemon=True).start()
+    assert taken(11) == [*range(91, 101), 100]
+    # A data directory that is moved.
+    folder.rename(away)
+    wait_for_words(caplog, said := said + 1)
+    # Each reason is said once.
+    time.sleep(2)
+    assert caplog.text.count("tried again") == said
+    away.rename(folder)
+    own.connect(folder)
+    assert taken(60) == list(range(101, 161))
+    # Without `follow` it is an error.
+    blocks.rename(away)
+    with pytest.raises(blockmill.FileError, match="in no block file"):
+        list(blockmill.open(folder).feed(90))
 
 
 def test_errors_are_its_own(data: Data, tmp_path: Path) -> None:

@@ -3,12 +3,17 @@
 //!
 //! - [`flat`]: flat tables in each format;
 //! - [`metadata`]: what a table says of itself;
-//! - [`partitions`]: a table in a folder, [`manifest`]: what the folder holds;
+//! - [`partitions`]: a table in a folder;
+//! - `database` (feature `tables`): tables in a SQLite database that goes on;
+//! - [`manifest`]: what there is of a table that goes on, [`kept`]: what of it is still true;
 //! - `parquet` and `sqlite` (feature `tables`), [`text`]: the formats;
 //! - [`table`]: a table from its first row to its last;
 //! - [`target`]: the file that the table is written to.
 
+#[cfg(feature = "tables")]
+pub(crate) mod database;
 pub(crate) mod flat;
+pub(crate) mod kept;
 pub(crate) mod manifest;
 pub(crate) mod metadata;
 #[cfg(feature = "tables")]

@@ -49,6 +49,10 @@ pub(crate) enum Failure {
     /// A signal came before a file was complete.
     #[error("{}: stopped before the end; nothing of it is kept", .0.display())]
     Stopped(PathBuf),
+    /// A signal came before a file was complete that goes on.
+    #[cfg(feature = "tables")]
+    #[error("{}: stopped before the end; the file is as it was", .0.display())]
+    StoppedAppend(PathBuf),
     /// A signal came before a table in a folder was complete.
     #[error("{}: stopped before the end; complete partitions are kept, and --append goes on", .0.display())]
     StoppedBetween(PathBuf),
@@ -60,10 +64,16 @@ pub(crate) enum Failure {
     #[cfg(feature = "tables")]
     #[error("Arrow: {0}")]
     Arrow(#[from] ArrowError),
-    /// A SQLite database cannot be written.
+    /// A SQLite database cannot be read or written.
     #[cfg(feature = "tables")]
-    #[error("SQLite: {0}")]
-    Sqlite(#[from] rusqlite::Error),
+    #[error("{}: SQLite: {error}", path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's error.
+        #[source]
+        error: rusqlite::Error,
+    },
     /// A database fails.
     #[cfg(feature = "postgres")]
     #[error("{}", crate::sql_error::text(.0))]
@@ -131,6 +141,17 @@ impl Failure {
         move |error| Self::File { path, error }
     }
 
+    #[cfg(feature = "tables")]
+    pub(crate) fn sqlite(path: impl Into<PathBuf>) -> impl FnOnce(rusqlite::Error) -> Self {
+        let path = path.into();
+        move |error| match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
+                FileError::InUse { path }.into()
+            }
+            _ => Self::Sqlite { path, error },
+        }
+    }
+
     /// The message for a person.
     pub(crate) fn message(&self) -> String {
         advice::with_advice(self.to_string(), self.advice())
@@ -143,6 +164,8 @@ impl Failure {
             Self::Generate(error) => matches!(error, GenerateError::Stopped { .. }),
             #[cfg(feature = "postgres")]
             Self::StoppedMirror => true,
+            #[cfg(feature = "tables")]
+            Self::StoppedAppend(_) => true,
             Self::Stopped(_)
             | Self::StoppedBetween(_)
             | Self::Past(PastError::Stopped)
@@ -217,7 +240,7 @@ impl Failure {
             #[cfg(feature = "generate")]
             Self::Generate(_) => 3,
             #[cfg(feature = "tables")]
-            Self::Parquet(_) | Self::Arrow(_) | Self::Sqlite(_) => 3,
+            Self::Parquet(_) | Self::Arrow(_) | Self::Sqlite { .. } | Self::StoppedAppend(_) => 3,
             #[cfg(feature = "postgres")]
             Self::Postgres(error) if crate::sql_error::is_usage(error) => 2,
             #[cfg(feature = "postgres")]
@@ -248,8 +271,8 @@ impl Failure {
 /// Whether a write failed since the disk is full, or the quota is used up.
 fn is_disk_full(failure: &Failure) -> bool {
     #[cfg(feature = "tables")]
-    if let Failure::Sqlite(rusqlite::Error::SqliteFailure(error, _)) = failure {
-        return error.code == rusqlite::ErrorCode::DiskFull;
+    if let Failure::Sqlite { error, .. } = failure {
+        return error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
     }
     let mut next: Option<&(dyn Error + 'static)> = Some(failure);
     // The error of the system is the cause of another one.

@@ -19,7 +19,7 @@ use crate::feed::encoder::Encoder;
 use crate::feed::watching::Watching;
 use crate::log;
 use blockmill_coins::Tip;
-use blockmill_datadir::{Feed, FeedBlocks, FeedError};
+use blockmill_datadir::{Feed, FeedBlocks};
 use serde_json::json;
 
 /// Gives `write` everything that a feed has to tell, and the tip at the end. Returns that.
@@ -75,10 +75,13 @@ impl Trouble {
     /// # Errors
     /// The error, where it stays whatever the writer does.
     fn note(&mut self, failure: Failure) -> Result<(), Failure> {
-        let (Failure::Feed(FeedError::Open(_) | FeedError::Block(_)) | Failure::Open(_) | Failure::Block(_)) = &failure
-        else {
-            return Err(failure);
+        let may_pass = match &failure {
+            Failure::Feed(error) => error.may_pass(),
+            failure => matches!(failure, Failure::Open(_) | Failure::Block(_)),
         };
+        if !may_pass {
+            return Err(failure);
+        }
         let text = format!("{failure}; it is tried again");
         if self.said.as_ref() != Some(&text) {
             log::warning("feed_waits", &text, json!({}));

@@ -101,6 +101,14 @@ pub enum FeedError {
     },
 }
 
+impl FeedError {
+    /// Whether it may pass: what cannot be read now may be there once the writer of the directory,
+    /// or the node whose block files it names, is done. Whoever follows looks again.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Open(_) | Self::Block(_))
+    }
+}
+
 /// A block that left the chain, or came to it.
 #[derive(Debug, Clone)]
 pub struct FeedBlock {

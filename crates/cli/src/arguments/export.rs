@@ -211,7 +211,7 @@ pub(crate) struct PassArguments {
     /// Height of the last block [default: the tip]
     #[arg(long, value_name = "HEIGHT")]
     pub(crate) to: Option<u32>,
-    /// The file to write, or - for standard output; with --and, --partition and --append a folder
+    /// The file to write, or - for standard output; with --and and --partition a folder
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
@@ -232,15 +232,16 @@ pub(crate) struct ExportTablesArguments {
     #[command(flatten)]
     pub(crate) pass: PassArguments,
     /// Further tables of the same pass; each goes to a file of its name in the folder --out, or
-    /// with --partition to a folder there
+    /// with --partition to a folder there, or with --append to the same SQLite database
     #[arg(long, value_name = "TABLE", value_delimiter = ',', value_parser = table())]
     pub(crate) and: Vec<ProductKind>,
     /// Write a file for each range of heights to the folder --out, and a manifest, blockmill.json;
     /// --force removes the table that is there first
     #[arg(long, value_name = "BLOCKS", value_parser = value_parser!(u32).range(1..))]
     pub(crate) partition: Option<u32>,
-    /// Go on with the files of an earlier call with --partition: keep those that are full and still
-    /// on the chain, and make the others
+    /// Go on with what an earlier call with --append has left: with --partition keep the files that
+    /// are full and still on the chain, and make the others; without it remove the rows of one
+    /// SQLite database that are no longer on the chain, and add the new ones
     #[arg(long, conflicts_with = "is_forced")]
     pub(crate) append: bool,
     #[command(flatten)]

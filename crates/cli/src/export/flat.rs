@@ -10,7 +10,7 @@ use crate::export::metadata::Metadata;
 #[cfg(feature = "tables")]
 use crate::export::parquet::{ColumnEncoder, EncodedColumns, ParquetWriter};
 #[cfg(feature = "tables")]
-use crate::export::sqlite::TableWriter;
+use crate::export::sqlite::SqliteWriter;
 use crate::export::target::{self, Target};
 use crate::failure::Failure;
 #[cfg(feature = "tables")]
@@ -105,7 +105,7 @@ pub(crate) enum Writer {
     #[cfg(feature = "tables")]
     Parquet(ParquetWriter),
     #[cfg(feature = "tables")]
-    Sqlite(TableWriter),
+    Sqlite(SqliteWriter),
 }
 
 impl Encoder {
@@ -152,7 +152,7 @@ impl Writer {
     /// Begins a table.
     #[cfg_attr(not(feature = "tables"), expect(unused_variables, reason = "text has no metadata"))]
     pub(crate) fn open(
-        table: &Table,
+        table: &'static Table,
         form: Form,
         out: &Path,
         force: Force,
@@ -160,7 +160,7 @@ impl Writer {
     ) -> Result<Self, Failure> {
         #[cfg(feature = "tables")]
         if form.format == TableFormat::Sqlite {
-            let writer = TableWriter::open(force.begin(out)?, table, form.ids, metadata)?;
+            let writer = SqliteWriter::open(force.begin(out)?, table, form.ids, metadata)?;
             return Ok(Self::Sqlite(writer));
         }
         let mut target = Target::open(out, force)?;

@@ -1,7 +1,9 @@
-//! The manifest of a folder that holds a table in partitions: a file for each range of heights.
+//! The manifest of a table that goes on: what the table is, and its partitions, which are ranges of
+//! heights.
 //!
-//! It names only files that are complete. It is written anew after each of them, so what a killed
-//! export has left is a table up to some height.
+//! That of a folder has a file for each partition. It names only files that are complete. It is
+//! written anew after each of them, so what a killed export has left is a table up to some height.
+//! That of a table in a database lies beside the table ([`database`](super::database)).
 
 use crate::arguments::export::TableFormat;
 use crate::export::flat::Form;
@@ -24,7 +26,7 @@ pub(crate) const NAME: &str = "blockmill.json";
 const VERSION: u32 = 1;
 
 /// Bytes of a manifest at most: of about a million partitions.
-const BYTES_MAX: u64 = 256 << 20;
+pub(crate) const BYTES_MAX: u64 = 256 << 20;
 
 /// Bytes of the checksum of a state.
 const SUM_BYTES: usize = 8;
@@ -32,7 +34,17 @@ const SUM_BYTES: usize = 8;
 /// Digits of a height in a name. With leading zeros names sort as their heights do.
 const DIGITS: usize = 7;
 
-/// What the table of a folder is.
+/// Where a manifest is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeper {
+    /// In the folder of the partitions.
+    Folder,
+    /// In the database of the table.
+    #[cfg(feature = "tables")]
+    Database,
+}
+
+/// What a table is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Description {
     table: String,
@@ -40,28 +52,34 @@ pub(crate) struct Description {
     format: String,
     ids: String,
     network: String,
-    blocks_per_partition: u32,
+    /// Of the files of a folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    blocks_per_partition: Option<u32>,
     /// Height of the first block of the table.
     from: u32,
 }
 
-/// A file that is complete.
+/// Heights whose rows are complete.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Partition {
-    pub(crate) file: String,
+    /// The file of a folder that has the rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
     pub(crate) from: u32,
     pub(crate) to: u32,
     /// Of its last block.
     pub(crate) hash: String,
     pub(crate) rows: u64,
-    pub(crate) bytes: u64,
+    /// Length of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes: Option<u64>,
     /// What the rows above it rest on, where they rest on all blocks below: bytes and a checksum,
     /// in hex. Older partitions have none any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<String>,
 }
 
-/// What a folder holds.
+/// What there is of a table.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     version: u32,
@@ -86,7 +104,7 @@ fn word_of(format: TableFormat) -> String {
 }
 
 impl Description {
-    pub(crate) fn new(table: &Table, form: Form, network: Option<Network>, size: u32, from: u32) -> Self {
+    pub(crate) fn new(table: &Table, form: Form, network: Option<Network>, size: Option<u32>, from: u32) -> Self {
         Self {
             table: table.name.to_owned(),
             columns: table.columns.iter().map(|column| column.name.to_owned()).collect(),
@@ -109,7 +127,7 @@ impl Description {
 
     /// The heights that a name stands for, of which a table may lack the first and the last.
     fn aligned(&self, height: u32) -> RangeInclusive<u32> {
-        let size = self.blocks_per_partition.max(1);
+        let size = self.blocks_per_partition.unwrap_or(1).max(1);
         let begin = height - height % size;
         begin..=begin.saturating_add(size - 1)
     }
@@ -125,7 +143,10 @@ impl Description {
         let text = |name: &str, found: &str, own: &str| {
             (found != own).then(|| format!("the {name} of the table there is {found}, not {own}"))
         };
-        let number = |name: &str, found: u32, own: u32| text(name, &found.to_string(), &own.to_string());
+        let number = |name: &str, found: Option<u32>, own: Option<u32>| {
+            let [found, own] = [found, own].map(|number| number.unwrap_or_default().to_string());
+            text(name, &found, &own)
+        };
         let of_ids = || {
             let option = match found.ids == "binary" {
                 true => "with --binary",
@@ -142,7 +163,7 @@ impl Description {
                 let (found, own) = (found.blocks_per_partition, self.blocks_per_partition);
                 number("number of blocks of a partition", found, own)
             })
-            .or_else(|| number("first height", found.from, self.from))
+            .or_else(|| number("first height", Some(found.from), Some(self.from)))
             .or_else(|| {
                 let is_other = found.columns != self.columns;
                 is_other.then(|| "the table there has the columns of another version: make it anew".to_owned())
@@ -150,8 +171,20 @@ impl Description {
     }
 }
 
+impl Partition {
+    /// The name of its file, which the manifest of a folder has of each.
+    pub(crate) fn file(&self) -> &str {
+        self.file.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it is a part of a folder.
+    fn is_file(&self) -> bool {
+        self.file.is_some() && self.bytes.is_some()
+    }
+}
+
 impl Manifest {
-    /// That of a folder without partitions.
+    /// That of a table without partitions.
     pub(crate) fn new(description: Description) -> Self {
         Self {
             version: VERSION,
@@ -173,36 +206,56 @@ impl Manifest {
             let advice = "remove the folder to begin anew";
             Failure::Corrupt(format!("{}: no manifest of a table: {why}; {advice}", path.display()))
         };
-        let manifest: Self = serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
-        match manifest.fault() {
-            None => Ok(Some(manifest)),
-            Some(fault) => Err(damaged(&fault)),
-        }
+        let manifest = Self::of_json(&bytes, Keeper::Folder);
+        manifest.map(Some).map_err(|why| damaged(&why))
+    }
+
+    /// That of some JSON.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn of_json(json: &[u8], keeper: Keeper) -> Result<Self, String> {
+        let manifest: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+        manifest.fault(keeper).map_or(Ok(manifest), Err)
     }
 
     /// What is wrong with a manifest. Its names are those of the heights, so they lead nowhere
     /// else.
-    fn fault(&self) -> Option<String> {
+    fn fault(&self, keeper: Keeper) -> Option<String> {
         let description = &self.description;
         if self.version != VERSION {
             return Some(format!("its version is {}, not {VERSION}", self.version));
         }
-        if description.blocks_per_partition == 0 {
+        if description.blocks_per_partition == Some(0) {
             return Some("its partitions have no blocks".to_owned());
+        }
+        if description.blocks_per_partition.is_some() != (keeper == Keeper::Folder) {
+            return Some("the number of blocks of a partition is for folders, which have it".to_owned());
         }
         let Some(ending) = self.ending() else {
             return Some(format!("{:?} is no format", description.format));
         };
+        let mut rows = self.partitions.iter().map(|partition| partition.rows);
+        if rows.try_fold(0, u64::checked_add).is_none() {
+            return Some("no table has so many rows".to_owned());
+        }
         let mut least = description.from;
         for partition in &self.partitions {
-            let Partition { file, from, to, .. } = partition;
-            let wanted = description.partition_at(*from, u32::MAX);
-            let is_sound = *from >= least
-                && wanted.start() == from
-                && wanted.contains(to)
-                && *file == description.name_at(*from, ending)
-                && partition.hash.parse::<BlockHash>().is_ok();
-            if !is_sound {
+            let Partition { from, to, .. } = partition;
+            let is_sound = match keeper {
+                Keeper::Folder => {
+                    let wanted = description.partition_at(*from, u32::MAX);
+                    *from >= least
+                        && wanted.start() == from
+                        && wanted.contains(to)
+                        && partition.is_file()
+                        && partition.file() == description.name_at(*from, ending)
+                }
+                #[cfg(feature = "tables")]
+                Keeper::Database => *from == least && from <= to && partition.file.is_none(),
+            };
+            if !is_sound || partition.hash.parse::<BlockHash>().is_err() {
+                let file = partition.file();
                 return Some(format!("{file:?} is no partition from height {from} to {to}"));
             }
             // A partition that ends with the last of all heights has none above it.
@@ -215,6 +268,12 @@ impl Manifest {
         Some(self.format()?.ending())
     }
 
+    /// The name of the table.
+    #[cfg(feature = "tables")]
+    pub(crate) fn table(&self) -> &str {
+        &self.description.table
+    }
+
     /// The form of the files, where there is such a format.
     fn format(&self) -> Option<Form> {
         let format = TableFormat::from_str(&self.description.format, false).ok()?;
@@ -223,7 +282,7 @@ impl Manifest {
 
     /// What a call need not say again: the format, the number of blocks of a partition, and the
     /// height of the first block.
-    pub(crate) fn defaults(&self) -> (Option<TableFormat>, u32, u32) {
+    pub(crate) fn defaults(&self) -> (Option<TableFormat>, Option<u32>, u32) {
         let Description {
             blocks_per_partition,
             from,
@@ -232,11 +291,10 @@ impl Manifest {
         (self.format().map(|form| form.format), blocks_per_partition, from)
     }
 
-    /// Refuses to go on with another table.
-    pub(crate) fn check(&self, wanted: &Description, folder: &Path) -> Result<(), Failure> {
+    /// Refuses to go on with another table; `path` is what has the manifest.
+    pub(crate) fn check(&self, wanted: &Description, path: &Path) -> Result<(), Failure> {
         let difference = wanted.difference(&self.description);
         difference.map_or(Ok(()), |difference| {
-            let path = folder.join(NAME);
             Err(Failure::Usage(format!("{}: {difference}", path.display())))
         })
     }
@@ -262,6 +320,26 @@ impl Manifest {
         forgotten.iter_mut().for_each(|partition| partition.state = None);
     }
 
+    /// Makes one partition of those that are deeper than `depth` blocks. It has the hash and the
+    /// state of the last one of them.
+    #[cfg(feature = "tables")]
+    pub(crate) fn join_deep(&mut self, depth: u32) {
+        let Some(last) = self.partitions.last() else {
+            return;
+        };
+        let height = last.to.saturating_sub(depth);
+        let deep = self.partitions.partition_point(|partition| partition.to <= height);
+        let mut joined: Vec<Partition> = self.partitions.drain(..deep).collect();
+        let Some(mut last) = joined.pop() else {
+            return;
+        };
+        if let Some(first) = joined.first() {
+            last.from = first.from;
+        }
+        last.rows += joined.iter().map(|partition| partition.rows).sum::<u64>();
+        self.partitions.insert(0, last);
+    }
+
     /// What the rows from a height on rest on, where that is known.
     pub(crate) fn state_at(&self, height: u32) -> Option<Vec<u8>> {
         let at = self.partitions.partition_point(|partition| partition.to < height);
@@ -281,8 +359,7 @@ impl Manifest {
     /// What tells a state that is the table's after this block from any other bytes.
     fn checksum(&self, block: &str, state: &[u8]) -> [u8; SUM_BYTES] {
         let table = &self.description.table;
-        let text = format!("{table} {block} {}", hex::encode(state));
-        *sha256(text.as_bytes()).first_chunk().unwrap_or(&[0; SUM_BYTES])
+        checksum(&format!("{table} {block} {}", hex::encode(state)))
     }
 
     /// Takes out the partition that begins with a height. Returns whether there was one.
@@ -292,16 +369,26 @@ impl Manifest {
         self.partitions.len() < before
     }
 
+    /// The same in JSON.
+    pub(crate) fn to_json(&self) -> Result<String, Failure> {
+        Ok(serde_json::to_string_pretty(self).map_err(std::io::Error::from)?)
+    }
+
     /// Writes it durably, and replaces the one before.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), Failure> {
         let path = folder.join(NAME);
         let mut file = NewFile::replacing(&path)?;
-        let mut text = serde_json::to_string_pretty(self).map_err(std::io::Error::from)?;
+        let mut text = self.to_json()?;
         text.push('\n');
         file.write_all(text.as_bytes()).map_err(Failure::file(&path))?;
         file.complete()?;
         Ok(())
     }
+}
+
+/// Tells a text from any other.
+pub(crate) fn checksum(text: &str) -> [u8; SUM_BYTES] {
+    *sha256(text.as_bytes()).first_chunk().unwrap_or(&[0; SUM_BYTES])
 }
 
 /// The bytes of a file of reasonable length.

@@ -6,6 +6,7 @@
 
 use crate::arguments::Force;
 use crate::export::flat::{Form, Piece, Writer};
+use crate::export::kept::{self, DEPTH_MAX, Kept};
 use crate::export::manifest::{Description, Manifest, NAME, Partition};
 use crate::export::metadata::Origin;
 use crate::export::table::{Written, WrittenFiles};
@@ -18,10 +19,6 @@ use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-
-/// Blocks that a reorganisation takes off a chain, at most: as many as a node that prunes keeps
-/// (Core's `MIN_BLOCKS_TO_KEEP`).
-const DEPTH_MAX: u32 = 288;
 
 /// What becomes of a table that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +94,7 @@ impl FolderTable {
                     path.display()
                 )));
             }
-            (Some(found), Existing::Append) => found.check(&self.description, &self.folder)?,
+            (Some(found), Existing::Append) => found.check(&self.description, &self.folder.join(NAME))?,
             _ => {}
         }
         Ok(found)
@@ -113,8 +110,8 @@ impl FolderTable {
 
     /// Whether the file of a partition is there, as far as that shows without reading it.
     fn has_file(&self, partition: &Partition) -> bool {
-        let found = std::fs::metadata(self.path_of(&partition.file));
-        found.is_ok_and(|found| found.is_file() && found.len() == partition.bytes)
+        let found = std::fs::metadata(self.path_of(partition.file()));
+        found.is_ok_and(|found| found.is_file() && Some(found.len()) == partition.bytes)
     }
 }
 
@@ -150,7 +147,7 @@ impl<'a> Partitions<'a> {
             Some(found) => {
                 // If this is killed, the manifest still names what is to be removed.
                 for partition in &found.partitions {
-                    remove(&of.path_of(&partition.file))?;
+                    remove(&of.path_of(partition.file()))?;
                 }
             }
             None if of.existing != Existing::Replace => partitions.check_free()?,
@@ -177,32 +174,23 @@ impl<'a> Partitions<'a> {
 
     /// Keeps what is still true of a table.
     fn go_on_with(&mut self, found: Manifest) -> Result<(), Failure> {
-        let is_on_chain = |partition: &Partition| {
-            let hash = self.blocks.hash(partition.to);
-            hash.is_ok_and(|hash| hash.to_string() == partition.hash)
-        };
-        let (on_chain, off_chain): (Vec<_>, Vec<_>) = found.partitions.into_iter().partition(is_on_chain);
         let last = *self.heights.end();
-        if let Some(above) = on_chain.iter().find(|partition| partition.to > last) {
-            return Err(Failure::Usage(format!(
-                "{}: the table there goes to height {} or above, and this export would end at height {last}",
-                self.of.path_of(NAME).display(),
-                above.to
-            )));
-        }
-        self.check_depth(&on_chain, &off_chain)?;
-        let (there, damaged): (Vec<_>, Vec<_>) =
-            on_chain.into_iter().partition(|partition| self.of.has_file(partition));
-        for partition in off_chain.iter().chain(&damaged) {
-            remove(&self.of.path_of(&partition.file))?;
-        }
-        // Blocks that are known to have been there may be hidden in others: all are read again.
-        let tip = self.blocks.height();
         // Until all are read.
         self.manifest.has_hidden = found.has_hidden;
-        let is_read_again = found.has_hidden || off_chain.iter().any(|partition| partition.to > tip);
+        let table = kept::Table {
+            path: &self.of.path_of(NAME),
+            anew: "--force makes the table anew",
+        };
+        let kept = Kept::of(found, &table, self.blocks, last)?;
+        let (there, damaged): (Vec<_>, Vec<_>) = kept
+            .on_chain
+            .into_iter()
+            .partition(|partition| self.of.has_file(partition));
+        for partition in kept.off_chain.iter().chain(&damaged) {
+            remove(&self.of.path_of(partition.file()))?;
+        }
         for partition in there {
-            if !is_read_again
+            if !kept.is_read_again
                 && self.of.description.partition_at(partition.from, last) == (partition.from..=partition.to)
             {
                 self.kept.insert(partition.from);
@@ -211,29 +199,6 @@ impl<'a> Partitions<'a> {
             self.manifest.put(partition);
         }
         Ok(())
-    }
-
-    /// Refuses to remove what no reorganisation takes away: the table is that of another chain, or
-    /// this one lacks its last blocks.
-    fn check_depth(&self, on_chain: &[Partition], off_chain: &[Partition]) -> Result<(), Failure> {
-        let (Some(first), Some(last)) = (off_chain.first(), off_chain.last()) else {
-            return Ok(());
-        };
-        let tip = self.blocks.height();
-        let depth = (last.to - first.to).max(last.to.saturating_sub(tip));
-        if depth <= DEPTH_MAX {
-            return Ok(());
-        }
-        let common = on_chain.last().map_or_else(
-            || "has no block of it at the end of a file".to_owned(),
-            |common| format!("has its block at height {}, and then others or none", common.to),
-        );
-        Err(Failure::Usage(format!(
-            "{}: the table there goes to height {}, and the chain, which ends at height {tip}, {common}: that is no \
-             reorganisation; nothing was removed, and --force makes the table anew",
-            self.of.path_of(NAME).display(),
-            last.to
-        )))
     }
 
     /// Refuses to write over files of which there is no manifest.
@@ -296,12 +261,12 @@ impl<'a> Partitions<'a> {
         let (from, to) = heights.clone().into_inner();
         let hash = self.blocks.hash(to)?;
         self.manifest.put(Partition {
-            file: self.of.name_at(from),
+            file: Some(self.of.name_at(from)),
             from,
             to,
             hash: hash.to_string(),
             rows: open.rows,
-            bytes: open.writer.end()?.complete()?.unwrap_or_default(),
+            bytes: Some(open.writer.end()?.complete()?.unwrap_or_default()),
             state: state.map(|state| self.manifest.sealed(&hash.to_string(), state)),
         });
         self.manifest.forget_states(DEPTH_MAX);
@@ -321,7 +286,8 @@ impl<'a> Partitions<'a> {
             row: self.of.table.row,
             rows: partitions.iter().map(|partition| partition.rows).sum(),
             out: self.of.folder.clone(),
-            bytes: Some(partitions.iter().map(|partition| partition.bytes).sum()),
+            bytes: Some(partitions.iter().filter_map(|partition| partition.bytes).sum()),
+            added: None,
             files: Some(WrittenFiles {
                 all: partitions.len() as u64,
                 made: self.made,

@@ -34,6 +34,8 @@ pub(crate) struct Written {
     pub(crate) out: PathBuf,
     /// Length of the file, where there is one, or of all files.
     pub(crate) bytes: Option<u64>,
+    /// The rows of a table that goes on that were not there before.
+    pub(crate) added: Option<u64>,
     /// The files of a table in a folder.
     pub(crate) files: Option<WrittenFiles>,
 }

@@ -658,7 +658,7 @@ fn what_does_not_go_together_is_said() {
     export("outputs", &arguments, &["--out", text(&file)]).ends_with(0);
     export("outputs", &arguments, &["--append", "--out", text(&file)])
         .ends_with(2)
-        .says(&["--append needs --partition"]);
+        .says(&["file.sqlite", "goes on with a database that --append has made"]);
     let parts = [
         "--append",
         "--partition",

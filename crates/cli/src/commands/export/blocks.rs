@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
     let asked = Asked {
         arguments: &arguments.pass,
         from: arguments.pass.from.unwrap_or(0),
-        keeps_partitions: false,
+        stopped: Failure::Stopped,
     };
     pass::run(&asked, &|pass, meter| {
         let target = Target::open(out, force)?;
@@ -95,6 +95,7 @@ pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
             rows,
             out: out.clone(),
             bytes,
+            added: None,
             files: None,
         }])
     })

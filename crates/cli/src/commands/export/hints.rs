@@ -302,7 +302,7 @@ fn of_files(arguments: &ExportHintsArguments) -> Result<u8, Failure> {
     let asked = Asked {
         arguments: &arguments.pass(),
         from: 0,
-        keeps_partitions: false,
+        stopped: Failure::Stopped,
     };
     pass::run(&asked, &|pass, meter| {
         let key = RandomState::new();
@@ -323,6 +323,7 @@ fn of_files(arguments: &ExportHintsArguments) -> Result<u8, Failure> {
             rows,
             out: arguments.out.clone(),
             bytes,
+            added: None,
             files: None,
         }])
     })

@@ -16,7 +16,7 @@ use blockmill_datadir::{ChainId, UtxoSet};
 use blockmill_tables::pass::{RUN_BYTES, heights};
 use serde_json::json;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,8 +25,8 @@ pub(super) struct Asked<'a> {
     pub(super) arguments: &'a PassArguments,
     /// Height of the first block.
     pub(super) from: u32,
-    /// Whether what is complete stays if the pass ends early.
-    pub(super) keeps_partitions: bool,
+    /// What is said if a signal ends the pass early.
+    pub(super) stopped: fn(PathBuf) -> Failure,
 }
 
 /// The blocks that a pass goes over.
@@ -36,7 +36,7 @@ pub(super) struct Pass<'a> {
     pub(super) heights: RangeInclusive<u32>,
     pub(super) origin: Origin,
     out: &'a Path,
-    keeps_partitions: bool,
+    stopped: fn(PathBuf) -> Failure,
     stop: Arc<AtomicBool>,
     /// Whether the export begins anew where blocks hide others, of which no search knew.
     begins_anew: bool,
@@ -72,11 +72,7 @@ impl Pass<'_> {
     }
 
     fn stopped(&self) -> Failure {
-        let out = self.out.to_owned();
-        match self.keeps_partitions {
-            true => Failure::StoppedBetween(out),
-            false => Failure::Stopped(out),
-        }
+        (self.stopped)(self.out.to_owned())
     }
 
     /// Whether blocks that were read, in this pass or before it began anew, hide others.
@@ -242,7 +238,7 @@ fn pass<'a>(
             source: source(arguments),
         },
         out: &arguments.out,
-        keeps_partitions: asked.keeps_partitions,
+        stopped: asked.stopped,
         stop: Arc::clone(stop),
         // What standard output has got is not taken back.
         begins_anew: arguments.data.is_none() && !is_standard(&arguments.out),
@@ -272,6 +268,9 @@ fn say(arguments: &PassArguments, pass: &Pass<'_>, tables: &[Written], hidden: W
             output::counted(*rows, row),
             output::counted(blocks.into(), "block")
         );
+        if let Some(added) = &table.added {
+            what += &format!(", {added} of them added now");
+        }
         if let Some(files) = &table.files {
             let made = files.made;
             what += &format!(" in {}, {made} of them made now", output::counted(files.all, "file"));

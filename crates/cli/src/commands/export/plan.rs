@@ -1,7 +1,11 @@
 //! Which flat tables are asked for, and where they go.
 
 use crate::arguments::export::ExportTablesArguments;
+#[cfg(feature = "tables")]
+use crate::arguments::export::TableFormat;
 use crate::arguments::is_standard;
+#[cfg(feature = "tables")]
+use crate::export::database::{self, DatabaseTables};
 use crate::export::flat::Form;
 use crate::export::manifest::{Description, Manifest, NAME};
 use crate::export::partitions::{Existing, FolderTable};
@@ -25,12 +29,23 @@ struct InFolders {
     existing: Existing,
 }
 
+/// Where tables are.
+enum Place {
+    /// Each in a file.
+    Files,
+    /// Each in a folder.
+    Folders(InFolders),
+    /// All in one database, which goes on.
+    #[cfg(feature = "tables")]
+    Database { is_there: bool },
+}
+
 /// The tables that are asked for.
 pub(super) struct Plan {
     /// Height of the first block.
     pub(super) from: u32,
     pub(super) tables: Vec<PlannedTable>,
-    in_folders: Option<InFolders>,
+    place: Place,
 }
 
 /// Refuses what is no folder.
@@ -54,9 +69,25 @@ fn kinds(kind: ProductKind, arguments: &ExportTablesArguments) -> Vec<ProductKin
     kinds
 }
 
+/// The form of a database that goes on, if that is asked for.
+#[cfg(feature = "tables")]
+fn form_of_database(arguments: &ExportTablesArguments) -> Option<Form> {
+    let out = &arguments.pass.out;
+    if !arguments.append || arguments.partition.is_some() || is_standard(out) || out.is_dir() {
+        return None;
+    }
+    let form = Form::of_file(out, &arguments.form);
+    // What is none needs --partition, which is said.
+    form.ok().filter(|form| form.format == TableFormat::Sqlite)
+}
+
 impl Plan {
     pub(super) fn new(kind: ProductKind, arguments: &ExportTablesArguments) -> Result<Self, Failure> {
         let kinds = kinds(kind, arguments);
+        #[cfg(feature = "tables")]
+        if let Some(form) = form_of_database(arguments) {
+            return Self::of_database(&kinds, form, arguments);
+        }
         match arguments.append || arguments.partition.is_some() {
             true => Self::of_folders(kinds, arguments),
             false => Self::of_files(kinds, arguments),
@@ -68,7 +99,7 @@ impl Plan {
         let with_tables = |tables| Self {
             from: arguments.pass.from.unwrap_or(0),
             tables,
-            in_folders: None,
+            place: Place::Files,
         };
         if arguments.and.is_empty() {
             let form = Form::of_file(out, &arguments.form)?;
@@ -110,9 +141,10 @@ impl Plan {
             }
         }
         let known = known.as_ref().map(Manifest::defaults);
-        let Some(size) = arguments.partition.or(known.map(|(_, size, _)| size)) else {
+        let Some(size) = arguments.partition.or(known.and_then(|(_, size, _)| size)) else {
             return Err(Failure::Usage(format!(
-                "{}: --append needs --partition, or a folder that has a table in partitions already: there is no {NAME}",
+                "{}: --append needs --partition, or --format sqlite, or a folder that has a table in partitions already: \
+                 there is no {NAME}",
                 out.display()
             )));
         };
@@ -135,7 +167,7 @@ impl Plan {
         let plan = Self {
             from: arguments.pass.from.or(known.map(|(.., from)| from)).unwrap_or(0),
             tables: kinds.into_iter().map(table).collect(),
-            in_folders: Some(InFolders { size, existing }),
+            place: Place::Folders(InFolders { size, existing }),
         };
         // What is refused is refused before blocks are read.
         for table in plan.folder_tables(None, false).into_iter().flatten() {
@@ -144,22 +176,67 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether a pass that ends early leaves partitions.
-    pub(super) fn keeps_partitions(&self) -> bool {
-        self.in_folders.is_some()
+    #[cfg(feature = "tables")]
+    fn of_database(kinds: &[ProductKind], form: Form, arguments: &ExportTablesArguments) -> Result<Self, Failure> {
+        let out = &arguments.pass.out;
+        let known = database::first_height(out)?;
+        let table = |kind: &ProductKind| PlannedTable {
+            kind: *kind,
+            form,
+            out: out.clone(),
+        };
+        let plan = Self {
+            from: arguments.pass.from.or(known).unwrap_or(0),
+            tables: kinds.iter().map(table).collect(),
+            place: Place::Database {
+                is_there: known.is_some(),
+            },
+        };
+        // What is refused is refused before blocks are read.
+        if let Some(database) = plan.database(None) {
+            database.check()?;
+        }
+        Ok(plan)
+    }
+
+    /// What is said if a signal ends the pass early.
+    pub(super) fn stopped(&self) -> fn(PathBuf) -> Failure {
+        match self.place {
+            Place::Folders(_) => Failure::StoppedBetween,
+            #[cfg(feature = "tables")]
+            Place::Database { is_there: true } => Failure::StoppedAppend,
+            _ => Failure::Stopped,
+        }
+    }
+
+    /// The tables of a database, in order, if all are in one. The network is known once blocks are.
+    #[cfg(feature = "tables")]
+    pub(super) fn database(&self, network: Option<Network>) -> Option<DatabaseTables<'_>> {
+        let PlannedTable { form, out, .. } = self.tables.first()?;
+        let table = |planned: &PlannedTable| {
+            let table = planned.kind.table();
+            (table, Description::new(table, planned.form, network, None, self.from))
+        };
+        matches!(self.place, Place::Database { .. }).then(|| DatabaseTables {
+            path: out,
+            ids: form.ids,
+            tables: self.tables.iter().map(table).collect(),
+        })
     }
 
     /// The tables of folders, in order, unless each is to be a file. The network is known once
     /// blocks are. An export that goes over the blocks `again` goes on with what it has written.
     pub(super) fn folder_tables(&self, network: Option<Network>, again: bool) -> Option<Vec<FolderTable>> {
-        let InFolders { size, existing } = *self.in_folders.as_ref()?;
+        let Place::Folders(InFolders { size, existing }) = self.place else {
+            return None;
+        };
         let table = |planned: &PlannedTable| {
             let (table, form) = (planned.kind.table(), planned.form);
             FolderTable {
                 folder: planned.out.clone(),
                 table,
                 form,
-                description: Description::new(table, form, network, size, self.from),
+                description: Description::new(table, form, network, Some(size), self.from),
                 existing: if again { Existing::Append } else { existing },
             }
         };

@@ -4,6 +4,8 @@ use super::pass::{self, AllWritten, Asked, Pass};
 use super::plan::{Plan, PlannedTable};
 use crate::arguments::Force;
 use crate::arguments::export::ExportTablesArguments;
+#[cfg(feature = "tables")]
+use crate::export::database::{Database, GrowingTable};
 use crate::export::flat::{Encoder, Piece, Writer};
 use crate::export::metadata::Metadata;
 use crate::export::partitions::{FolderTable, Partitions};
@@ -11,6 +13,7 @@ use crate::export::table::Written;
 use crate::export::target::Target;
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
+use blockmill_chain::ChainBlocks;
 use blockmill_tables::batch::{Batch, Table};
 use blockmill_tables::pass::{Completers, Made, MadeOfBlocks, Makers};
 use blockmill_tables::product::ProductKind;
@@ -30,6 +33,8 @@ struct OpenFile {
 enum Output<'a> {
     File(Box<OpenFile>),
     Folder(Box<Partitions<'a>>),
+    #[cfg(feature = "tables")]
+    Database(Box<GrowingTable>),
 }
 
 impl OpenFile {
@@ -49,8 +54,8 @@ impl Output<'_> {
     /// Whether rows of these heights are to be written.
     fn wants(&self, heights: &RangeInclusive<u32>) -> bool {
         match self {
-            Self::File(_) => true,
             Self::Folder(partitions) => partitions.wants(heights),
+            _ => true,
         }
     }
 
@@ -62,14 +67,30 @@ impl Output<'_> {
                 file.writer.add(piece)
             }
             Self::Folder(partitions) => partitions.add(heights, piece, rows),
+            #[cfg(feature = "tables")]
+            Self::Database(table) => match piece {
+                Piece::Rows(batch) => table.add(&batch, rows),
+                _ => unreachable!("a database gets what its encoder has made"),
+            },
         }
     }
 
     /// All rows of these heights are there; `state` is what those above rest on.
-    fn end(&mut self, heights: &RangeInclusive<u32>, state: Option<Vec<u8>>) -> Result<(), Failure> {
+    #[cfg_attr(
+        not(feature = "tables"),
+        expect(unused_variables, reason = "folders know their blocks")
+    )]
+    fn end(
+        &mut self,
+        heights: &RangeInclusive<u32>,
+        blocks: &ChainBlocks,
+        state: Option<Vec<u8>>,
+    ) -> Result<(), Failure> {
         match self {
             Self::File(_) => Ok(()),
             Self::Folder(partitions) => partitions.end(heights, state),
+            #[cfg(feature = "tables")]
+            Self::Database(table) => table.end(heights, blocks, state),
         }
     }
 
@@ -85,6 +106,8 @@ impl Output<'_> {
         match self {
             Self::File(_) => None,
             Self::Folder(partitions) => partitions.state_at(height),
+            #[cfg(feature = "tables")]
+            Self::Database(table) => table.state_at(height),
         }
     }
 }
@@ -104,6 +127,9 @@ struct Tables<'a> {
     makers: Makers,
     encoders: Vec<Encoder>,
     outputs: Vec<Output<'a>>,
+    /// The one that all outputs are in.
+    #[cfg(feature = "tables")]
+    database: Option<Database>,
 }
 
 impl Tables<'_> {
@@ -122,6 +148,9 @@ impl Tables<'_> {
         let written: Vec<_> = match self.outputs.first() {
             // All folders have partitions of the same heights.
             Some(Output::Folder(partitions)) => partitions.ranges().filter(is_wanted).collect(),
+            // All tables of a database have the same blocks.
+            #[cfg(feature = "tables")]
+            Some(Output::Database(table)) => table.ranges(),
             _ => vec![self.pass.heights.clone()],
         };
         let (mut segments, mut next) = (Vec::new(), 0);
@@ -159,6 +188,7 @@ impl Tables<'_> {
             makers,
             encoders,
             outputs,
+            ..
         } = self;
         let mut completers: Completers = makers.completers();
         let keeps_partitions = outputs.iter().any(|output| matches!(output, Output::Folder(_)));
@@ -203,7 +233,7 @@ impl Tables<'_> {
                         output.note_hidden();
                     }
                     if output.wants(heights) {
-                        output.end(heights, completers.state(number))?;
+                        output.end(heights, &pass.blocks, completers.state(number))?;
                     }
                 }
             }
@@ -218,11 +248,19 @@ impl Tables<'_> {
     fn complete(self) -> AllWritten {
         let has_hidden = self.pass.has_hidden();
         let (mut ended, mut written) = (Vec::new(), Vec::new());
+        #[cfg(feature = "tables")]
+        let mut growing = Vec::new();
         for output in self.outputs {
             match output {
                 Output::File(file) => ended.push((file.table.row, file.rows, file.out, file.writer.end()?)),
                 Output::Folder(partitions) => written.push(partitions.written(has_hidden)?),
+                #[cfg(feature = "tables")]
+                Output::Database(table) => growing.push(*table),
             }
+        }
+        #[cfg(feature = "tables")]
+        if let Some(database) = self.database {
+            return database.written(growing, &self.pass.metadata()?, has_hidden);
         }
         let complete = |(row, rows, out, target): (_, _, _, Target)| {
             Ok(Written {
@@ -230,6 +268,7 @@ impl Tables<'_> {
                 rows,
                 out,
                 bytes: target.complete()?,
+                added: None,
                 files: None,
             })
         };
@@ -265,17 +304,31 @@ pub(crate) fn run(kind: ProductKind, arguments: &ExportTablesArguments) -> Resul
     let asked = Asked {
         arguments: &arguments.pass,
         from: plan.from,
-        keeps_partitions: plan.keeps_partitions(),
+        stopped: plan.stopped(),
     };
     let is_begun = Cell::new(false);
     pass::run(&asked, &|pass, meter| {
         let folders = plan.folder_tables(Some(pass.network), is_begun.get());
+        let force = arguments.pass.force;
+        #[cfg(feature = "tables")]
+        let (database, outputs) = match plan.database(Some(pass.network)) {
+            Some(of) => {
+                let (database, tables) = of.open(&pass.blocks, &pass.heights)?;
+                let outputs = tables.into_iter().map(|table| Output::Database(Box::new(table)));
+                (Some(database), outputs.collect())
+            }
+            None => (None, outputs(&plan, folders.as_deref(), pass, force)?),
+        };
+        #[cfg(not(feature = "tables"))]
+        let outputs = outputs(&plan, folders.as_deref(), pass, force)?;
         let encoder = |table: &PlannedTable| Encoder::new(table.kind.table(), table.form);
         let mut tables = Tables {
             pass,
             makers: Makers::new(&kinds, &pass.blocks),
             encoders: plan.tables.iter().map(encoder).collect::<Result<_, _>>()?,
-            outputs: outputs(&plan, folders.as_deref(), pass, arguments.pass.force)?,
+            outputs,
+            #[cfg(feature = "tables")]
+            database,
         };
         is_begun.set(true);
         tables.run(meter)?;

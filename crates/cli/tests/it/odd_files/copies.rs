@@ -139,6 +139,21 @@ fn blocks_inside_the_last_record() {
     let partitions = partitioned("hidden");
     // What goes on with them reads all blocks again.
     assert!(partitions == partitioned("hidden"));
+    // And so does what goes on with a database, in which all comes in one step.
+    let database = |name: &str| {
+        let out = scratch.join(name);
+        let mut export = blockmill();
+        export.args(["export", "outputs", "--network", "regtest", "--append", "--out"]);
+        run(export.arg(&out).arg("--blocks").arg(&folder)).ends_with(0);
+        let rows = "SELECT count(*), count(DISTINCT height), max(height) FROM outputs";
+        let rows = rusqlite::Connection::open(out).unwrap().query_row(rows, [], |row| {
+            Ok((row.get::<_, u32>(0)?, row.get::<_, u32>(1)?, row.get::<_, u32>(2)?))
+        });
+        rows.unwrap()
+    };
+    let first = database("hidden.sqlite");
+    assert_eq!(first.1, first.2 + 1);
+    assert_eq!(database("hidden.sqlite"), first);
     // Also where a table goes over the blocks below the first one before.
     let filters = |from: &str, out: &str| {
         let mut export = blockmill();
@@ -231,6 +246,19 @@ fn a_second_run_over_hidden_blocks() {
         export
             .args(["--partition", "30", "--append", "--to", to, "--out"])
             .arg(&table);
+        run(export.arg("--blocks").arg(&moved)).ends_with(status);
+        let mut export = blockmill();
+        export.args([
+            "export",
+            "outputs",
+            "--network",
+            "regtest",
+            "--append",
+            "--to",
+            to,
+            "--out",
+        ]);
+        export.arg(scratch.join("table.sqlite"));
         run(export.arg("--blocks").arg(&moved)).ends_with(status);
     }
 }

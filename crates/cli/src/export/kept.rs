@@ -1,0 +1,83 @@
+//! What of a table that is there is still true of its chain.
+
+use crate::export::manifest::{Manifest, Partition};
+use crate::failure::Failure;
+use blockmill_chain::ChainBlocks;
+use std::path::Path;
+
+/// Blocks that a reorganisation takes off a chain, at most: as many as a node that prunes keeps
+/// (Core's `MIN_BLOCKS_TO_KEEP`).
+pub(crate) const DEPTH_MAX: u32 = 288;
+
+/// The partitions of a table that is there.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// Those whose last block is on the chain.
+    pub(crate) on_chain: Vec<Partition>,
+    /// The others, all of which are above.
+    pub(crate) off_chain: Vec<Partition>,
+    /// Whether all blocks are read again, since some may be hidden in others.
+    pub(crate) is_read_again: bool,
+}
+
+/// What a message says of a table that is there.
+pub(crate) struct Table<'a> {
+    /// What has its manifest.
+    pub(crate) path: &'a Path,
+    /// How it is made anew.
+    pub(crate) anew: &'static str,
+}
+
+impl Kept {
+    /// Of a table that is to end at height `last` of a chain.
+    ///
+    /// # Errors
+    /// That it would lose what no reorganisation takes away.
+    pub(crate) fn of(found: Manifest, table: &Table<'_>, blocks: &ChainBlocks, last: u32) -> Result<Self, Failure> {
+        let is_on_chain = |partition: &Partition| {
+            let hash = blocks.hash(partition.to);
+            hash.is_ok_and(|hash| hash.to_string() == partition.hash)
+        };
+        let (on_chain, off_chain): (Vec<_>, Vec<_>) = found.partitions.into_iter().partition(is_on_chain);
+        if let Some(above) = on_chain.iter().find(|partition| partition.to > last) {
+            return Err(Failure::Usage(format!(
+                "{}: the table there goes to height {} or above, and this export would end at height {last}",
+                table.path.display(),
+                above.to
+            )));
+        }
+        let tip = blocks.height();
+        let kept = Self {
+            // Blocks that are known to have been there may be hidden in others.
+            is_read_again: found.has_hidden || off_chain.iter().any(|partition| partition.to > tip),
+            on_chain,
+            off_chain,
+        };
+        kept.check_depth(table, tip)?;
+        Ok(kept)
+    }
+
+    /// Refuses to remove what no reorganisation takes away: the table is that of another chain, or
+    /// this one lacks its last blocks.
+    fn check_depth(&self, table: &Table<'_>, tip: u32) -> Result<(), Failure> {
+        let (Some(first), Some(last)) = (self.off_chain.first(), self.off_chain.last()) else {
+            return Ok(());
+        };
+        // The last block of the first one is off the chain, too.
+        let depth = (last.to - first.to).saturating_add(1).max(last.to.saturating_sub(tip));
+        if depth <= DEPTH_MAX {
+            return Ok(());
+        }
+        let common = self.on_chain.last().map_or_else(
+            || "has no block of it at the end of a file".to_owned(),
+            |common| format!("has its block at height {}, and then others or none", common.to),
+        );
+        Err(Failure::Usage(format!(
+            "{}: the table there goes to height {}, and the chain, which ends at height {tip}, {common}: that is no \
+             reorganisation; nothing was removed, and {}",
+            table.path.display(),
+            last.to,
+            table.anew
+        )))
+    }
+}
