@@ -11,6 +11,7 @@ pub(crate) mod python;
 pub(crate) mod store;
 
 use blockmill_block::{Block, BlockHash, Header, Magic};
+pub(crate) use blockmill_realdata::shared_data;
 use growth::sample;
 use serde_json::Value;
 use std::ops::Range;
@@ -208,18 +209,6 @@ pub(crate) fn stats(data: &Path) -> Value {
 pub(crate) fn make_fifo(path: &Path) {
     let status = Command::new("mkfifo").arg(path).status().unwrap();
     assert!(status.success(), "{status}");
-}
-
-/// A file or folder of `../shared/data`; none, with a message, where it is absent.
-pub(crate) fn shared_data(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/data")
-        .join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    eprintln!("skipped: ../shared/data/{name} is missing");
-    None
 }
 
 /// A directory for a test, under its real name, which is the one that messages use.
