@@ -16,7 +16,7 @@ use growth::sample;
 use serde_json::Value;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -142,6 +142,40 @@ pub(crate) fn generate_command(out: &Path, profile: &str, blocks: u32) -> Comman
     command.arg("generate").arg("--out").arg(out);
     command.args(["--profile", profile, "--blocks", &blocks.to_string()]);
     command
+}
+
+/// Rows of blocks of regtest as lines of JSON; `--out` is left.
+pub(crate) fn export_blocks_command() -> Command {
+    let mut command = blockmill();
+    command.args(["export", "blocks", "--network", "regtest", "--format", "jsonl"]);
+    command
+}
+
+/// A process that has a data directory until its input ends.
+pub(crate) fn holder(data: &Path) -> Child {
+    let mut command = blockmill();
+    command.args(["submit", "--data"]).arg(data).stdin(Stdio::piped());
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// A real chain in a new data directory, and its block file. None, with a message, where it is
+/// absent.
+pub(crate) fn connected_real(file: &str, network: &str) -> Option<(Scratch, PathBuf, PathBuf)> {
+    let path = shared_data(&format!("chains/{file}"))?;
+    let scratch = Scratch::new();
+    let data = scratch.join("data");
+    run(&mut connect(&path, &data, network)).ends_with(0);
+    Some((scratch, data, path))
+}
+
+/// Names in a directory, sorted.
+pub(crate) fn names_in(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
 }
 
 /// What `generate` says of the chain in a folder.
