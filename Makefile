@@ -19,7 +19,7 @@ help:
 	@echo "make python  the Python package: its wheel, and its tests in a new virtual environment"
 	@echo "make c PREFIX=/usr/local   the C library: header, libraries, pkg-config"
 	@echo "make install PREFIX=/usr/local   an optimised command with its manual page and completions"
-	@echo "make dist   a .tar.gz, a .deb and a wheel, for x86-64 and ARM64, for an old C library"
+	@echo "make dist   a .tar.gz and a .deb of command and C library, a wheel, for x86-64 and ARM64, for an old C library"
 	@echo "make features  the command with each set of its features"
 	@echo "make models the lock-free parts under loom, and over the portable twin of futexes"
 	@echo "make memcheck  those parts and the coin map under valgrind; make one-core  the same on one core"
@@ -98,7 +98,7 @@ test: kernel-deps fetch python-modules postgres
 # Tests that do without Core's kernel library: no CMake, no Boost, none of its C++. A cfg leaves out the
 # tests beside it. The command's own tests do much that is Linux's: a few of them are here. This runs
 # on macOS, and under qemu for ARM64.
-SMALL_CRATES := sync pool fastest checkqueue workqueue block blockfiles descriptors rules script coinmap coins store-log fetch validate chain datadir checks engine tables audit chaingen faultdisk cli
+SMALL_CRATES := sync pool fastest checkqueue workqueue block blockfiles descriptors rules script coinmap coins store-log fetch validate chain datadir checks engine tables audit chaingen faultdisk realdata cli
 SMALL_PACKAGES := $(addprefix -p blockmill-,$(SMALL_CRATES)) -p secp256k1-lanes -p sha256-lanes
 SMALL_TARGETS := --lib --bins $(addprefix --test ,it queue in_order pool spawn mass fetcher)
 SMALL_CLI := --test cli-it -- demo:: real_chains:: conformance::
@@ -136,29 +136,18 @@ install: deps fetch
 	target/dist/blockmill completions zsh >"$(SHARE)/zsh/site-functions/_blockmill"
 	target/dist/blockmill completions fish >"$(SHARE)/fish/vendor_completions.d/blockmill.fish"
 
-# Files to install, in target/packages: the command as .tar.gz and .deb, and the wheel for Python. For
-# another processor than this machine's they are cross-built, and tried under qemu.
+# Files to install, in target/packages: the command and the C library as .tar.gz and .deb, and the wheel
+# for Python. For another processor than this machine's they are cross-built, and tried under qemu.
 MACHINE := $(shell uname -m)
 DIST_TARGETS ?= $(MACHINE) $(if $(filter x86_64,$(MACHINE)),aarch64)
 
 dist: deps fetch $(if $(filter aarch64,$(filter-out $(MACHINE),$(DIST_TARGETS))),arm64-deps)
 	packaging/build $(DIST_TARGETS)
 
-# The C library, shared and static, and what pkg-config says of it. Programs look for the shared one
-# under the name with the number of its interface.
-C_PREFIX = $(DESTDIR)$(PREFIX)
-C_VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-C_INTERFACE := $(shell sed -n 's/^\#define BLOCKMILL_INTERFACE //p' bindings/c/include/blockmill.h)
-C_PRIVATE := -lstdc++ -lgcc_s -lpthread -ldl -lm
-
+# The C library, shared and static, and what pkg-config says of it.
 c: deps fetch
 	$(CARGO) build --profile dist -p blockmill-c $(CARGO_FLAGS)
-	install -d "$(C_PREFIX)/include" "$(C_PREFIX)/lib/pkgconfig"
-	install -m 644 bindings/c/include/blockmill.h "$(C_PREFIX)/include/blockmill.h"
-	install -m 644 target/dist/libblockmill.a "$(C_PREFIX)/lib/libblockmill.a"
-	install -m 755 target/dist/libblockmill.so "$(C_PREFIX)/lib/libblockmill.so.$(C_INTERFACE)"
-	ln -sf libblockmill.so.$(C_INTERFACE) "$(C_PREFIX)/lib/libblockmill.so"
-	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: blockmill' 'Description: Bitcoin blocks validated with the coins that they spend' 'Version: $(C_VERSION)' 'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lblockmill' 'Libs.private: $(C_PRIVATE)' >"$(C_PREFIX)/lib/pkgconfig/blockmill.pc"
+	packaging/install-c target/dist "$(DESTDIR)$(PREFIX)" "$(PREFIX)" "-lstdc++ -lgcc_s -lpthread -ldl -lm"
 
 # The command with each set of its features, and how many packages the smallest stands on.
 FEATURES := none tables descriptors generate notify http postgres tables,descriptors tables,generate descriptors,generate

@@ -2,6 +2,7 @@
 
 use crate::cases::cases;
 use crate::header::of_header;
+use blockmill_realdata::shared_data;
 use std::fmt::Write;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -163,11 +164,7 @@ fn verdicts_are_those_of_rust() {
 /// Real blocks, by the example that is in the documentation.
 #[test]
 fn real_blocks_are_valid() {
-    let blocks = own("../../../shared/data/blocks");
-    if !blocks.exists() {
-        eprintln!("skipped: ../shared/data/blocks is missing");
-        return;
-    }
+    let Some(blocks) = shared_data("blocks") else { return };
     if !has("cc") {
         return;
     }

@@ -9,7 +9,6 @@ mod tails;
 use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, Magic, Network};
 use blockmill_blockfiles::{BlockFiles, DamageKind, Scan};
-use std::path::Path;
 
 const MAGIC: Magic = Magic([0xfa, 0xbf, 0xb5, 0xda]);
 
@@ -85,10 +84,9 @@ fn check(bytes: &[u8], expected: &[&[u8]], damages: &[(u64, DamageKind)]) -> Sca
 
 #[test]
 fn real_chains_scan_without_damage() {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chains");
-    if !data.is_dir() {
-        return eprintln!("skipped: ../shared/data/chains is missing");
-    }
+    let Some(data) = blockmill_realdata::shared_data("chains") else {
+        return;
+    };
     let mainnet = ("mainnet_0_14131.dat", Network::Bitcoin.magic(), 14_132);
     let testnet3 = ("testnet3_0_4000.dat", Network::Testnet3.magic(), 4_001);
     for (name, magic, blocks) in [mainnet, testnet3] {

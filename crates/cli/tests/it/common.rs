@@ -11,11 +11,12 @@ pub(crate) mod python;
 pub(crate) mod store;
 
 use blockmill_block::{Block, BlockHash, Header, Magic};
+pub(crate) use blockmill_realdata::shared_data;
 use growth::sample;
 use serde_json::Value;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -143,6 +144,40 @@ pub(crate) fn generate_command(out: &Path, profile: &str, blocks: u32) -> Comman
     command
 }
 
+/// Rows of blocks of regtest as lines of JSON; `--out` is left.
+pub(crate) fn export_blocks_command() -> Command {
+    let mut command = blockmill();
+    command.args(["export", "blocks", "--network", "regtest", "--format", "jsonl"]);
+    command
+}
+
+/// A process that has a data directory until its input ends.
+pub(crate) fn holder(data: &Path) -> Child {
+    let mut command = blockmill();
+    command.args(["submit", "--data"]).arg(data).stdin(Stdio::piped());
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// A real chain in a new data directory, and its block file. None, with a message, where it is
+/// absent.
+pub(crate) fn connected_real(file: &str, network: &str) -> Option<(Scratch, PathBuf, PathBuf)> {
+    let path = shared_data(&format!("chains/{file}"))?;
+    let scratch = Scratch::new();
+    let data = scratch.join("data");
+    run(&mut connect(&path, &data, network)).ends_with(0);
+    Some((scratch, data, path))
+}
+
+/// Names in a directory, sorted.
+pub(crate) fn names_in(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
 /// What `generate` says of the chain in a folder.
 pub(crate) fn manifest(out: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(out.join("manifest.json")).unwrap()).unwrap()
@@ -208,18 +243,6 @@ pub(crate) fn stats(data: &Path) -> Value {
 pub(crate) fn make_fifo(path: &Path) {
     let status = Command::new("mkfifo").arg(path).status().unwrap();
     assert!(status.success(), "{status}");
-}
-
-/// A file or folder of `../shared/data`; none, with a message, where it is absent.
-pub(crate) fn shared_data(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/data")
-        .join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    eprintln!("skipped: ../shared/data/{name} is missing");
-    None
 }
 
 /// A directory for a test, under its real name, which is the one that messages use.

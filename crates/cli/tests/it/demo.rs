@@ -1,9 +1,9 @@
 //! `demo`: the first thing a newcomer runs.
 
 use crate::common::{
-    Run, Scratch, blockmill, check_seconds, has_fast_lanes, has_surely_fast_lanes, run, stats, without_fast_lanes,
+    Run, Scratch, blockmill, check_seconds, has_fast_lanes, has_surely_fast_lanes, names_in, run, stats,
+    without_fast_lanes,
 };
-use std::path::Path;
 
 const SECONDS_MAX: f64 = 60.0;
 
@@ -73,16 +73,6 @@ fn check_table(demo: &Run, fast_lanes: bool) {
     assert_eq!(row(demo, "verdict"), "the same");
 }
 
-/// Names in a directory, sorted.
-fn names(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap();
-    let mut names: Vec<_> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn it_leaves_no_files() {
     let scratch = Scratch::new();
@@ -93,8 +83,8 @@ fn it_leaves_no_files() {
     }
     let demo = run(blockmill().arg("demo").env("TMPDIR", &temporary).current_dir(&current)).ends_with(0);
     check_table(&demo, has_fast_lanes());
-    assert_eq!(names(&temporary), [""; 0]);
-    assert_eq!(names(&current), [""; 0]);
+    assert_eq!(names_in(&temporary), [""; 0]);
+    assert_eq!(names_in(&current), [""; 0]);
 }
 
 #[test]
@@ -117,8 +107,8 @@ fn it_keeps_chain_and_data_where_told() {
     };
     let first = demo().ends_with(0);
     check_table(&first, has_fast_lanes());
-    assert_eq!(names(&temporary), [""; 0]);
-    assert_eq!(names(&keep), ["blocks", "data"]);
+    assert_eq!(names_in(&temporary), [""; 0]);
+    assert_eq!(names_in(&keep), ["blocks", "data"]);
     let figures = stats(&keep.join("data"));
     assert_eq!(figures["hash_serialized_3"], row(&first, "UTXO hash"));
     assert_eq!(figures["txouts"], number(&first, "coins"));

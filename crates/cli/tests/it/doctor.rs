@@ -1,7 +1,8 @@
 //! `doctor`: what is sound is said to be, and what is damaged is named, with what to do.
 
 use crate::common::{
-    Run, Scratch, block_of, blockmill, connect, doctor, generate_command, manifest, records, run, store, submit_command,
+    Run, Scratch, block_of, blockmill, connect, doctor, generate_command, holder, manifest, records, run, store,
+    submit_command,
 };
 use std::fs::File;
 use std::io::Write;
@@ -57,14 +58,7 @@ fn a_sound_directory_is_said_to_be_sound() {
     // What is not there is no data directory.
     doctor(&scratch.join("nothing")).ends_with(2);
     // While somebody else has it, it says so.
-    let mut child = blockmill()
-        .args(["submit", "--data"])
-        .arg(&data)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = holder(&data);
     let locked = std::iter::repeat_with(|| {
         std::thread::sleep(std::time::Duration::from_millis(20));
         doctor(&data)

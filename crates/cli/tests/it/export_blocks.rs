@@ -4,7 +4,7 @@
 use crate::common::core_folder::made;
 use crate::common::own_set::{OwnCoin, output_row};
 use crate::common::python::Python;
-use crate::common::{RECORD_HEAD, Run, Scratch, blockmill, connect, records, run, shared_data};
+use crate::common::{RECORD_HEAD, Run, Scratch, blockmill, connected_real, records, run};
 use bitcoin::consensus::encode::serialize_hex;
 use bitcoin::hex::DisplayHex;
 use bitcoin::{Block, OutPoint, Transaction, TxOut};
@@ -242,12 +242,9 @@ fn the_real_chains() {
         ("mainnet_0_14131.dat", "bitcoin", 865),
         ("testnet3_0_4000.dat", "testnet3", 1_919),
     ] {
-        let Some(path) = shared_data(&format!("chains/{file}")) else {
+        let Some((_scratch, data, path)) = connected_real(file, network) else {
             return;
         };
-        let scratch = Scratch::new();
-        let data = scratch.join("data");
-        run(&mut connect(&path, &data, network)).ends_with(0);
         let done = to_stdout(["--data", data.to_str().unwrap()]).ends_with(0);
         let expected = rows(&blocks_of(&std::fs::read(&path).unwrap())).concat();
         let found = lines(&done.stdout);

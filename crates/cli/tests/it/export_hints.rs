@@ -3,7 +3,7 @@
 
 use crate::common::core_folder::made;
 use crate::common::own_set::OwnChain;
-use crate::common::{Run, Scratch, blockmill, connect, run, shared_data};
+use crate::common::{Run, Scratch, blockmill, connect, connected_real, run};
 use crate::export_blocks::blocks_of;
 use bitcoin::{Block, OutPoint, Script};
 use hintsfile::Hintsfile;
@@ -168,12 +168,10 @@ fn block_files_with_undo_files_are_enough() {
 #[test]
 fn hints_of_the_real_chains() {
     for (file, network) in [("mainnet_0_14131.dat", "bitcoin"), ("testnet3_0_4000.dat", "testnet3")] {
-        let Some(path) = shared_data(&format!("chains/{file}")) else {
+        let Some((scratch, data, path)) = connected_real(file, network) else {
             return;
         };
-        let scratch = Scratch::new();
-        let (data, out) = (scratch.join("data"), scratch.join("hints"));
-        run(&mut connect(&path, &data, network)).ends_with(0);
+        let out = scratch.join("hints");
         hints(&data, &out, &[]).ends_with(0);
         let chain = blocks_of(&std::fs::read(&path).unwrap());
         let height = chain.len() as u32 - 1;

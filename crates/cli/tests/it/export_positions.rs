@@ -3,7 +3,7 @@
 
 use crate::common::branches::genesis;
 use crate::common::core_folder::made;
-use crate::common::{RECORD_HEAD, Scratch, blockmill, connect, records, run, shared_data, submit_command};
+use crate::common::{RECORD_HEAD, Scratch, blockmill, connected_real, records, run, submit_command};
 use crate::export_blocks::{blocks_of, lines};
 use bitcoin::hex::DisplayHex;
 use bitcoin::{Block, Transaction};
@@ -180,12 +180,9 @@ fn own_blocks_of_a_data_directory() {
 #[test]
 fn transactions_of_the_real_chains() {
     for (file, network) in [("mainnet_0_14131.dat", "bitcoin"), ("testnet3_0_4000.dat", "testnet3")] {
-        let Some(path) = shared_data(&format!("chains/{file}")) else {
+        let Some((_scratch, data, path)) = connected_real(file, network) else {
             return;
         };
-        let scratch = Scratch::new();
-        let data = scratch.join("data");
-        run(&mut connect(&path, &data, network)).ends_with(0);
         let rows = positions(&["--data", data.to_str().unwrap()]);
         check(&rows, &blocks_of(&std::fs::read(&path).unwrap()));
     }

@@ -7,7 +7,7 @@ mod own;
 use crate::common::core_folder::made;
 use crate::common::lying::LyingChain;
 use crate::common::python::Python;
-use crate::common::{Run, Scratch, blockmill, connect, run, shared_data};
+use crate::common::{Run, Scratch, blockmill, connect, connected_real, run};
 use crate::export_blocks::{blocks_of, lines};
 use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, OutPoint, ScriptBuf, Transaction, TxOut, Txid};
@@ -349,12 +349,9 @@ fn the_real_chains() {
             "6a155d607dccdf17321178f9598283ca7d2b05cc7fa64f8cc4293f2533ff7124",
         ),
     ] {
-        let Some(path) = shared_data(&format!("chains/{file}")) else {
+        let Some((_scratch, data, path)) = connected_real(file, network) else {
             return;
         };
-        let scratch = Scratch::new();
-        let data = scratch.join("data");
-        run(&mut connect(&path, &data, network)).ends_with(0);
         let rows = statistics(&["--data", data.to_str().unwrap()], &[]);
         let last = &rows[rows.len() - 1];
         assert_eq!((&last["muhash"], &last["txouts"]), (&json!(muhash), &json!(txouts)));

@@ -2,7 +2,7 @@
 //! rust-bitcoin, in each format, and read back by other programs.
 
 use crate::common::python::Python;
-use crate::common::{Run, Scratch, blockmill, connect, run, shared_data};
+use crate::common::{Run, blockmill, connected_real, run};
 use crate::export_blocks::{HEIGHT, Made, blocks_of, lines};
 use bitcoin::bip158::{BlockFilter, FilterHeader};
 use bitcoin::hashes::Hash;
@@ -443,12 +443,9 @@ fn filters_are_those_of_the_blocks() {
 #[test]
 fn filters_of_the_real_chains() {
     for (file, network) in [("mainnet_0_14131.dat", "bitcoin"), ("testnet3_0_4000.dat", "testnet3")] {
-        let Some(path) = shared_data(&format!("chains/{file}")) else {
+        let Some((_scratch, data, path)) = connected_real(file, network) else {
             return;
         };
-        let scratch = Scratch::new();
-        let data = scratch.join("data");
-        run(&mut connect(&path, &data, network)).ends_with(0);
         let arguments = ["--data", data.to_str().unwrap()].map(str::to_owned);
         let found = to_stdout("filters", &arguments, &[]);
         assert!(

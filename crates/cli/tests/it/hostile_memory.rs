@@ -3,7 +3,8 @@
 
 use crate::common::lying::{LyingChain, undo_record, write_coins};
 use crate::common::{
-    Scratch, blockmill, connect, generate_command, load_command, peak_memory, peak_memory_and_status, run, stats,
+    Scratch, blockmill, connect, export_blocks_command, generate_command, load_command, peak_memory,
+    peak_memory_and_status, run, stats,
 };
 use crate::worst_blocks;
 use bitcoin::hashes::Hash;
@@ -302,17 +303,12 @@ fn an_undo_record_of_more_coins_than_a_block_can_spend() {
         .args(["verify", "--network", "regtest", "--par", "1", "--blocks"])
         .arg(&folder);
     check_failing("verify", &mut verify, READER + READER_THREAD);
-    let mut export = blockmill();
-    export.args([
-        "export",
-        "blocks",
-        "--network",
-        "regtest",
-        "--format",
-        "jsonl",
-        "--blocks",
-    ]);
-    export.arg(&folder).arg("--out").arg(scratch.join("rows"));
+    let mut export = export_blocks_command();
+    export
+        .arg("--blocks")
+        .arg(&folder)
+        .arg("--out")
+        .arg(scratch.join("rows"));
     check_failing("export blocks", &mut export, READER + cores() * READER_THREAD);
 }
 

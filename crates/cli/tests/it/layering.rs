@@ -13,7 +13,7 @@ const TOOLS: &str = "tools";
 const BINDINGS: &str = "bindings";
 
 /// All crates, with their folders and floors.
-const FLOORS: [(&str, &str, u8); 32] = [
+const FLOORS: [(&str, &str, u8); 33] = [
     ("secp256k1-lanes", LIB, 0),
     ("sync", LIB, 0),
     ("fastest", LIB, 0),
@@ -43,6 +43,7 @@ const FLOORS: [(&str, &str, u8); 32] = [
     ("chaingen", TOOLS, 1),
     ("kernel", TOOLS, 3),
     ("faultdisk", TOOLS, 3),
+    ("realdata", TOOLS, 2),
     ("harness", TOOLS, 0),
     ("bench", TOOLS, 7),
     ("bench-stores", TOOLS, 7),

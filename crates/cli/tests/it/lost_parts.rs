@@ -1,7 +1,7 @@
 //! Data directories of which a part is lost or not to be had: no command takes one for new, and
 //! each says what to do.
 
-use crate::common::{Rng, Run, Scratch, blockmill, connect, doctor, generate_command, run, stats, store};
+use crate::common::{Rng, Run, Scratch, blockmill, connect, doctor, run, stats, store, store::InTwoFlushes};
 use blockmill_block::hash::sha256d;
 use blockmill_block::{Header, Network};
 use blockmill_rules::Params;
@@ -9,23 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Block files, and a data directory of the 30 blocks in them.
-struct Made {
-    scratch: Scratch,
-    blocks: PathBuf,
-    data: PathBuf,
-}
-
-impl Made {
-    fn new() -> Self {
-        let scratch = Scratch::new();
-        let (blocks, data) = (scratch.join("chain"), scratch.join("data"));
-        let mut command = generate_command(&blocks, "utxo", 30);
-        run(command.args(["--inputs", "60"])).ends_with(0);
-        store::connect_before_damage(&blocks, &data, 29);
-        Self { scratch, blocks, data }
-    }
-
+impl InTwoFlushes {
     fn file(&self, name: &str) -> PathBuf {
         self.data.join(name)
     }
@@ -93,7 +77,7 @@ impl Made {
 
 #[test]
 fn a_store_that_is_lost_is_not_made_anew() {
-    let made = Made::new();
+    let made = InTwoFlushes::new();
     let store = made.file(store::PART);
     store::remove(&store);
     made.refused(3, &[store.to_str().unwrap(), "gone", "new data directory"]);
@@ -115,7 +99,7 @@ fn a_store_that_is_lost_is_not_made_anew() {
 
 #[test]
 fn a_store_that_cannot_be_read_is_not_damaged() {
-    let made = Made::new();
+    let made = InTwoFlushes::new();
     let store = made.file(store::PART);
     let kept = made.scratch.join("kept");
     std::fs::rename(&store, &kept).unwrap();
@@ -144,7 +128,7 @@ fn a_store_that_cannot_be_read_is_not_damaged() {
 
 #[test]
 fn damage_of_the_store_is_status_3_everywhere() {
-    let made = Made::new();
+    let made = InTwoFlushes::new();
     let store = store::file(&made.data);
     let whole = std::fs::read(&store).unwrap();
     let zeroed = [&[0; store::PAGE], &whole[store::PAGE..]].concat();
@@ -171,7 +155,7 @@ fn damage_of_the_store_is_status_3_everywhere() {
 #[test]
 fn damaged_pages_of_the_store_end_no_command_by_a_panic() {
     const PAGE: usize = store::PAGE;
-    let made = Made::new();
+    let made = InTwoFlushes::new();
     let store = store::file(&made.data);
     let whole = std::fs::read(&store).unwrap();
     let used = store::pages(&store, 1);
@@ -202,12 +186,12 @@ fn damaged_pages_of_the_store_end_no_command_by_a_panic() {
 
 #[test]
 fn a_directory_without_anything_connected_is_sound() {
-    let made = Made::new();
+    let made = InTwoFlushes::new();
     let empty = made.scratch.join("none.dat");
     std::fs::write(&empty, []).unwrap();
     let other = made.scratch.folder("other");
     run(&mut connect(&empty, &other, "regtest")).ends_with(0);
-    let fresh = Made { data: other, ..made };
+    let fresh = InTwoFlushes { data: other, ..made };
     let genesis = stats(&fresh.data)["bestblock"].as_str().unwrap().to_owned();
     let (health, detail) = fresh.part(store::PART, 0);
     assert_eq!(health, "sound");
@@ -229,7 +213,7 @@ fn a_directory_without_anything_connected_is_sound() {
 
 #[test]
 fn looking_changes_no_file() {
-    let made = Made::new();
+    let made = InTwoFlushes::new();
     let before = made.files();
     made.doctor().ends_with(0);
     stats(&made.data);
@@ -255,7 +239,7 @@ fn looking_changes_no_file() {
 
 #[test]
 fn marks_are_written_again_for_the_network_of_the_store() {
-    let made = Made::new();
+    let made = InTwoFlushes::new();
     let meta = made.file("meta.json");
     let named = meta.to_str().unwrap();
     std::fs::remove_file(&meta).unwrap();
@@ -282,7 +266,7 @@ fn marks_are_written_again_for_the_network_of_the_store() {
 
 #[test]
 fn damaged_marks_come_with_what_to_do() {
-    let made = Made::new();
+    let made = InTwoFlushes::new();
     let meta = made.file("meta.json");
     for text in [
         &b""[..],
@@ -304,7 +288,7 @@ fn damaged_marks_come_with_what_to_do() {
 
 #[test]
 fn undo_data_that_is_missing_is_warned_of() {
-    let made = Made::new();
+    let made = InTwoFlushes::new();
     let undo = made.file("undo.dat");
     let whole = std::fs::read(&undo).unwrap();
     // What a kill leaves is no reason for a word.
@@ -400,7 +384,7 @@ fn challenges_are_compared() {
 /// A version before this one kept coins in redb. Such a directory is not taken for an empty one.
 #[test]
 fn a_redb_store_is_refused_with_the_way_to_move() {
-    let made = Made::new();
+    let made = InTwoFlushes::new();
     let (file, meta) = (made.file("coins.redb"), made.file("meta.json"));
     let words = [
         file.to_str().unwrap(),

@@ -8,7 +8,7 @@ mod files;
 mod undo;
 
 use crate::common::core_folder::made;
-use crate::common::{Run, Scratch, blockmill, records, run};
+use crate::common::{Run, Scratch, blockmill, export_blocks_command, records, run};
 use bitcoin::hashes::Hash;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -30,17 +30,8 @@ impl Answers {
         let data = scratch.join("odd-data");
         let _ = std::fs::remove_dir_all(&data);
         let mut connect = command("connect", folder);
-        let mut export = blockmill();
-        export.args([
-            "export",
-            "blocks",
-            "--network",
-            "regtest",
-            "--format",
-            "jsonl",
-            "--out",
-            "-",
-        ]);
+        let mut export = export_blocks_command();
+        export.args(["--out", "-"]);
         Self {
             connect: run(connect.arg("--data").arg(&data)),
             verify: run(&mut command("verify", folder)),

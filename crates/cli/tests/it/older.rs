@@ -2,32 +2,16 @@
 //! older set that is left, unless they are told to; commands that write go on from there, and say
 //! so.
 
-use crate::common::{Run, Scratch, blockmill, connect, doctor, generate_command, run, stats, store, submit_command};
+use crate::common::{Run, blockmill, connect, doctor, run, stats, store, store::InTwoFlushes, submit_command};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Height that the store is left at, and height that it had.
-const FOUND: u32 = 29;
-const SYNCED: u32 = 30;
+const FOUND: u32 = InTwoFlushes::HEIGHTS[0];
+const SYNCED: u32 = InTwoFlushes::HEIGHTS[1];
 
-/// Block files, and a data directory of the 30 blocks in them, in two flushes.
-struct Made {
-    scratch: Scratch,
-    blocks: PathBuf,
-    data: PathBuf,
-}
-
-impl Made {
-    fn new() -> Self {
-        let scratch = Scratch::new();
-        let (blocks, data) = (scratch.join("chain"), scratch.join("data"));
-        let mut command = generate_command(&blocks, "utxo", SYNCED);
-        run(command.args(["--inputs", "60"])).ends_with(0);
-        store::connect_before_damage(&blocks, &data, FOUND);
-        Self { scratch, blocks, data }
-    }
-
+impl InTwoFlushes {
     /// A data directory that is a copy, after a change.
     fn changed(&self, name: &str, change: impl FnOnce(&Path)) -> PathBuf {
         let copy = self.scratch.join(name);
@@ -69,7 +53,7 @@ impl Made {
 
     /// Fails unless all commands that read refuse to answer, and name both heights.
     #[track_caller]
-    fn refused(&self, data: &Path) {
+    fn all_refuse(&self, data: &Path) {
         for (name, mut command) in self.readers(data) {
             let refused = run(&mut command);
             assert_eq!((refused.status, &refused.stdout[..]), (3, ""), "{name}: {refused:#?}");
@@ -121,7 +105,7 @@ type Damage<'a> = &'a dyn Fn(&mut Vec<u8>);
 
 #[test]
 fn an_older_set_is_no_answer() {
-    let made = Made::new();
+    let made = InTwoFlushes::new();
     let damages: [(&str, Damage); 4] = [
         ("a bit", &|bytes| {
             let at = bytes.len() - 10;
@@ -139,9 +123,9 @@ fn an_older_set_is_no_answer() {
     for (name, damage) in damages {
         eprintln!("{name}");
         let data = made.changed(name, |data| change_log(data, damage));
-        made.refused(&data);
+        made.all_refuse(&data);
         let _ = std::fs::remove_file(data.join("coins.log/checkpoint"));
-        made.refused(&data);
+        made.all_refuse(&data);
     }
     // An older log instead of the last one, as from a backup, or from a copy that was made
     // while a writer ran.
@@ -153,12 +137,12 @@ fn an_older_set_is_no_answer() {
     made.connect(&before).ends_with(0);
     store::remove(&before.join("coins.log"));
     std::fs::rename(&older_log, before.join("coins.log")).unwrap();
-    made.refused(&before);
+    made.all_refuse(&before);
 }
 
 #[test]
 fn an_older_set_is_read_where_it_is_allowed() {
-    let made = Made::new();
+    let made = InTwoFlushes::new();
     let early = made.scratch.join("early");
     run(connect(&made.blocks, &early, "regtest").args(["--stop-at-height", "29"])).ends_with(0);
     let data = made.changed("damaged", |data| change_log(data, |bytes| flip_last(bytes)));
@@ -208,7 +192,7 @@ fn an_older_set_is_read_where_it_is_allowed() {
 
 #[test]
 fn writers_go_on_from_an_older_set_and_say_so() {
-    let made = Made::new();
+    let made = InTwoFlushes::new();
     let whole = stats(&made.data);
     let damaged = |name: &str| made.changed(name, |data| change_log(data, |bytes| flip_last(bytes)));
     let words = ["coins.log", "height 29", "height 30"];
@@ -217,7 +201,7 @@ fn writers_go_on_from_an_older_set_and_say_so() {
     let submit = |data: &Path| run(submit_command(data).stdin(Stdio::null())).ends_with(0);
     for _ in 0..2 {
         submit(&data).says(&words);
-        made.refused(&data);
+        made.all_refuse(&data);
     }
     let json = made.connect(&data).ends_with(0).says(&words).json();
     assert_eq!((&json["start_height"], &json["blocks"]), (&FOUND.into(), &1.into()));

@@ -2,7 +2,7 @@
 //! same time; and standard output that nobody reads any more.
 
 use crate::common::core_folder::made;
-use crate::common::{Scratch, block_of, blockmill, connect, records, run, stats};
+use crate::common::{Scratch, block_of, blockmill, connect, names_in, records, run, stats};
 use crate::common::{generate_command, submit_command};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
@@ -185,13 +185,6 @@ fn begun(snapshot: &Path, format: &str, out: &Path) -> (Child, Vec<u8>) {
     (child, rest)
 }
 
-fn names(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect()
-}
-
 #[test]
 fn two_exports_to_one_name_do_not_mix() {
     let scratch = Scratch::new();
@@ -208,11 +201,11 @@ fn two_exports_to_one_name_do_not_mix() {
         for options in [&[][..], &["--force"]] {
             export(options).ends_with(2).says(&["another process is writing it"]);
         }
-        assert_eq!(names(&folder), ["table.incomplete"]);
+        assert_eq!(names_in(&folder), ["table.incomplete"]);
         first.stdin.take().unwrap().write_all(&rest).unwrap();
         assert!(first.wait().unwrap().success());
         let whole = std::fs::read(&out).unwrap();
-        assert_eq!(names(&folder), ["table"]);
+        assert_eq!(names_in(&folder), ["table"]);
         std::fs::remove_file(&out).unwrap();
         export(&[]).ends_with(0);
         assert!(std::fs::read(&out).unwrap() == whole);
@@ -221,10 +214,10 @@ fn two_exports_to_one_name_do_not_mix() {
         let (mut killed, _) = begun(&snapshot, format, &out);
         killed.kill().unwrap();
         killed.wait().unwrap();
-        assert_eq!(names(&folder), ["table.incomplete"]);
+        assert_eq!(names_in(&folder), ["table.incomplete"]);
         export(&[]).ends_with(0);
         assert!(std::fs::read(&out).unwrap() == whole);
-        assert_eq!(names(&folder), ["table"]);
+        assert_eq!(names_in(&folder), ["table"]);
     }
 }
 
@@ -380,7 +373,7 @@ fn two_audits_do_not_share_a_directory() {
     // A key that was cut off by a kill is not there.
     std::fs::write(parts.join("key.incomplete"), "blockmill aud").unwrap();
     run(&mut audit()).ends_with(0);
-    let left = names(&parts);
+    let left = names_in(&parts);
     assert!(
         left.contains(&"key".to_owned()) && !left.iter().any(|name| name.ends_with(".incomplete")),
         "{left:?}"

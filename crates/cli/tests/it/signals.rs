@@ -1,7 +1,7 @@
 //! A signal in the midst of what takes long: it ends soon, says so, and leaves nothing half done.
 //! `connect` ends with status 0, since what it did is kept, all others with 128 and the signal.
 
-use crate::common::{self, Run, Scratch, blockmill, generate_command, load_command, make_fifo, run};
+use crate::common::{self, Run, Scratch, blockmill, generate_command, load_command, make_fifo, names_in, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -52,14 +52,6 @@ fn hangup() -> (Signal, i32) {
     } else {
         (Signal::TERM, 15)
     }
-}
-
-/// Names in a directory.
-fn names(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect()
 }
 
 #[test]
@@ -126,13 +118,13 @@ fn demo_leaves_nothing() {
     std::fs::create_dir(&temporary).unwrap();
     // Its chain is made in a second or two: it listens for signals before it begins.
     let begun = || {
-        let inner = names(&temporary).into_iter().next();
+        let inner = names_in(&temporary).into_iter().next();
         inner.is_some_and(|name| temporary.join(name).join("blocks").exists())
     };
     let mut demo = blockmill();
     let demo = demo.arg("demo").env("TMPDIR", &temporary);
     stopped(demo, Signal::TERM, &begun, Duration::ZERO).ends_with(143);
-    assert_eq!(names(&temporary), [""; 0]);
+    assert_eq!(names_in(&temporary), [""; 0]);
 }
 
 /// Starts a command, waits until it is `begun`, and sends it SIGINT. Returns the command, what it

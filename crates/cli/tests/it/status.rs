@@ -1,9 +1,8 @@
 //! `status`: what it says is what the set comes to, and it reads next to nothing for that.
 
-use crate::common::{Scratch, blockmill, connect, generate_command, load_command, run, stats, store};
+use crate::common::{Scratch, blockmill, connect, generate_command, holder, load_command, run, stats, store};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 fn status(data: &Path) -> Value {
@@ -93,14 +92,7 @@ fn it_names_the_writer() {
     let scratch = Scratch::new();
     let (_, data) = made(&scratch, &["--inputs", "100"]);
     let before = status(&data);
-    let mut child = blockmill()
-        .args(["submit", "--data"])
-        .arg(&data)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = holder(&data);
     let end = Instant::now() + Duration::from_secs(20);
     let said = loop {
         let said = status(&data);

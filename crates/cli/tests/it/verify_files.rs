@@ -2,7 +2,7 @@
 //! which Bitcoin Core leaves both.
 
 use crate::common::core_folder::made;
-use crate::common::{Run, Scratch, blockmill, hash_of, records, run};
+use crate::common::{Run, Scratch, blockmill, export_blocks_command, hash_of, records, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,19 +36,8 @@ fn all_blocks_or_one_are_verified() {
     );
     assert!(row(&all, "inputs").parse::<u64>().unwrap() >= 2_000);
     // Fees and weights as `export blocks` has them.
-    let mut export = blockmill();
-    export.args([
-        "export",
-        "blocks",
-        "--network",
-        "regtest",
-        "--from",
-        "1",
-        "--format",
-        "jsonl",
-        "--out",
-        "-",
-    ]);
+    let mut export = export_blocks_command();
+    export.args(["--from", "1", "--out", "-"]);
     let rows = run(export.arg("--blocks").arg(&folder)).ends_with(0).stdout;
     let (mut fees, mut weights) = (0, BTreeMap::new());
     for row in rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap()) {

@@ -122,12 +122,16 @@ const MADE_BY: usize = 60;
 /// Of how many such transactions a small block spends the coins.
 const SPENT_BY_ONE: usize = 5;
 
-/// The most anonymous memory that is promised where no block spends more than this many bytes.
-fn limit(threads: &str, spent: usize) -> u64 {
+/// The most anonymous memory is no more than what is promised where no block spends more than this
+/// many bytes.
+fn check_peak(peak: u64, threads: &str, spent: usize) {
     let cache_bytes = (DBCACHE_MIB << 20) as usize;
     // What a block spends comes on top, up to four times, where it is more than a window may.
     assert!(spent > Plan::for_memory(cache_bytes, threads.parse().unwrap()).window_spent_bytes);
-    (Plan::promised_bytes(cache_bytes) + 4 * spent) as u64
+    let limit = (Plan::promised_bytes(cache_bytes) + 4 * spent) as u64;
+    let words = format!("--par {threads}: {} MiB, {} allowed", peak >> 20, limit >> 20);
+    eprintln!("{words}");
+    assert!(peak <= limit, "{words}");
 }
 
 /// Blocks that spend coins with huge scripts, each those of so many transactions.
@@ -205,18 +209,7 @@ fn memory_is_bounded_whatever_the_blocks() {
         connect.args(["--dbcache", &DBCACHE_MIB.to_string(), "--par", threads]);
         let peak = peak_memory(connect.args(["--signatures", "lanes"]));
         assert_eq!(stats(&data)["bestblock"], tip.to_string());
-        let limit = limit(threads, SPENT_BY_ONE * EACH * huge_script().len());
-        eprintln!(
-            "--par {threads}: {} MiB at the most, {} allowed",
-            peak >> 20,
-            limit >> 20
-        );
-        assert!(
-            peak <= limit,
-            "--par {threads}: {} MiB, {} allowed",
-            peak >> 20,
-            limit >> 20
-        );
+        check_peak(peak, threads, SPENT_BY_ONE * EACH * huge_script().len());
         assert!(peak > 8 << 20, "{peak}");
     }
 }
@@ -232,17 +225,6 @@ fn a_block_that_spends_much_takes_its_share() {
         let mut connect = connect(&file, &scratch.join(&format!("data-{threads}")), "regtest");
         connect.args(["--dbcache", &DBCACHE_MIB.to_string(), "--par", threads]);
         let peak = peak_memory(&mut connect);
-        let limit = limit(threads, MADE_BY * EACH * huge_script().len());
-        eprintln!(
-            "--par {threads}: {} MiB at the most, {} allowed",
-            peak >> 20,
-            limit >> 20
-        );
-        assert!(
-            peak <= limit,
-            "--par {threads}: {} MiB, {} allowed",
-            peak >> 20,
-            limit >> 20
-        );
+        check_peak(peak, threads, MADE_BY * EACH * huge_script().len());
     }
 }

@@ -13,51 +13,21 @@ use blockmill_block::{Network, hex};
 use blockmill_coins::UtxoStats;
 use blockmill_engine::ConnectReport;
 use blockmill_engine::engine::internals::WindowSizes;
+use blockmill_realdata::{FULL_BLOCK_ROWS, full_block_rows, text_of, word_of};
 use blockmill_rules::Reject;
-use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::Read;
-use std::path::PathBuf;
 use tempfile::TempDir;
-
-const ROWS: usize = 192;
 
 /// Most blocks of a window, and jobs of its shards.
 const SIZES: [(usize, usize); 4] = [(1, 1), (2, 2), (5, 64), (32, 64)];
 
 /// Blocks of a call. With these the block of the stream that takes longest is connected once: in
 /// the larger calls a longer chain leaves it out.
-const TOGETHER: [usize; 8] = [1, 5, 7, 10, 14, 20, 32, ROWS];
+const TOGETHER: [usize; 8] = [1, 5, 7, 10, 14, 20, 32, FULL_BLOCK_ROWS];
 
 /// Blocks that are bad only by the coins that they spend or make.
 const BAD_BY_COINS: u64 = 20;
-
-/// The stream, if it is there.
-fn rows() -> Option<Vec<Value>> {
-    let path = "../shared/data/conformance/fullblock.jsonl.gz";
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let Ok(packed) = File::open(root.join(path)) else {
-        eprintln!("skipped: {path} is missing");
-        return None;
-    };
-    let mut text = String::new();
-    GzDecoder::new(packed).read_to_string(&mut text).unwrap();
-    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(rows.len(), ROWS);
-    Some(rows)
-}
-
-fn text<'r>(row: &'r Value, key: &str) -> &'r str {
-    row[key].as_str().unwrap_or_default()
-}
-
-/// Core's word: what stands before the first comma or parenthesis.
-fn word(row: &Value) -> &str {
-    let reason = text(row, "core_reject_reason");
-    reason.split([',', '(']).next().unwrap_or_default().trim()
-}
 
 /// What Core says of the blocks that it rejects.
 struct Answers<'r> {
@@ -70,14 +40,14 @@ impl<'r> Answers<'r> {
     fn of(rows: &'r [Value]) -> Self {
         let mut answers = Self {
             words: HashMap::new(),
-            heights: HashMap::from([(text(&rows[0], "prev_hash"), 0)]),
+            heights: HashMap::from([(text_of(&rows[0], "prev_hash"), 0)]),
         };
         for row in rows {
-            if let Some(height) = answers.heights.get(text(row, "prev_hash")) {
-                answers.heights.insert(text(row, "block_hash"), height + 1);
+            if let Some(height) = answers.heights.get(text_of(row, "prev_hash")) {
+                answers.heights.insert(text_of(row, "block_hash"), height + 1);
             }
             if let Some(hash) = bad_hash(row) {
-                answers.words.entry(hash).or_default().push(word(row));
+                answers.words.entry(hash).or_default().push(word_of(row));
             }
         }
         answers
@@ -91,9 +61,9 @@ impl<'r> Answers<'r> {
 /// The block that Core rejects when it gets a row's block: that one, or its parent, which was on
 /// the side and is bad.
 fn bad_hash(row: &Value) -> Option<&str> {
-    match text(row, "core_verdict") {
-        "reject" => Some(text(row, "block_hash")),
-        "reject_ancestor" => Some(text(row, "prev_hash")),
+    match text_of(row, "core_verdict") {
+        "reject" => Some(text_of(row, "block_hash")),
+        "reject_ancestor" => Some(text_of(row, "prev_hash")),
         _ => None,
     }
 }
@@ -125,7 +95,7 @@ impl Run {
     /// Connects the blocks of rows, from a file, and compares the outcome with Core's answers.
     fn connect(&mut self, rows: &[Value], answers: &Answers<'_>) -> (Outcome, ConnectReport) {
         let last = rows.last().expect("a row");
-        let name = text(last, "name");
+        let name = text_of(last, "name");
         let mut bytes = Vec::new();
         // A block that does not decode has another key.
         for block in rows.iter().filter_map(|row| row["block_hex"].as_str()) {
@@ -167,7 +137,7 @@ impl Run {
 
 #[test]
 fn in_calls_of_one_block_of_several_and_of_all() {
-    let Some(rows) = rows() else {
+    let Some(rows) = full_block_rows() else {
         return;
     };
     let answers = Answers::of(&rows);
@@ -203,7 +173,7 @@ fn in_calls_of_one_block_of_several_and_of_all() {
 /// there that is bad.
 #[test]
 fn all_blocks_up_to_each_bad_one() {
-    let Some(rows) = rows() else {
+    let Some(rows) = full_block_rows() else {
         return;
     };
     let answers = Answers::of(&rows);
@@ -216,7 +186,7 @@ fn all_blocks_up_to_each_bad_one() {
         let (_, report) = run.connect(&rows[..=number], &answers);
         replays += report.totals.serial_replays;
         // With no more work than Core's tip it is not tried.
-        if Some(answers.heights[text(row, "block_hash")]) > row["core_height_after"].as_u64() {
+        if Some(answers.heights[text_of(row, "block_hash")]) > row["core_height_after"].as_u64() {
             assert!(run.named.contains(bad), "{}: {report:?}", row["name"]);
         }
     }

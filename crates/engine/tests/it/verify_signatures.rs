@@ -11,9 +11,9 @@ use blockmill_chaingen::{ChainSpec, Profile, generate};
 use blockmill_engine::Signatures;
 use blockmill_engine::inspect::verify::{VerifyBlockError, VerifyOptions, verify_block};
 use blockmill_kernel::KernelVerifier;
+use blockmill_realdata::SingleBlock;
 use blockmill_rules::{Params, Reject, ScriptVerifier};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Signatures of each kind that are changed in a block.
@@ -182,23 +182,15 @@ fn check_unrepaired(sample: &Sample, block: &Block) {
     assert_eq!(reason, expected, "{}", sample.name);
 }
 
-fn sample_of_file(path: PathBuf) -> Sample {
-    let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-    let (network, height) = name.split_once('_').unwrap();
-    let network = match network {
-        "mainnet" => Network::Bitcoin,
-        other => other.parse().unwrap(),
-    };
-    let bytes = std::fs::read(&path).unwrap();
-    let block: Block = deserialize(&bytes).unwrap();
-    assert_eq!(serialize(&block), bytes);
-    let undo = std::fs::read(path.with_extension("undo")).unwrap();
+fn sample_of(real: SingleBlock) -> Sample {
+    let block: Block = deserialize(real.block.bytes()).unwrap();
+    assert_eq!(serialize(&block), real.block.bytes());
     Sample {
-        params: Params::new(network, None),
-        height: height.parse().unwrap(),
+        params: Params::new(real.network, None),
+        height: real.height,
         block,
-        undo: Arc::new(BlockUndo::decode(&undo).unwrap()),
-        name,
+        undo: real.undo,
+        name: real.name,
     }
 }
 
@@ -218,18 +210,13 @@ const KINDS_IN_REAL_BLOCKS: [&str; 10] = [
 
 #[test]
 fn real_blocks() {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/blocks");
-    let Ok(entries) = std::fs::read_dir(&directory) else {
-        eprintln!("skipped: ../shared/data/blocks is missing");
+    let blocks = blockmill_realdata::real_blocks();
+    if blocks.is_empty() {
         return;
-    };
-    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "raw"));
-    paths.sort();
-    assert!(paths.len() >= 16, "{} blocks", paths.len());
+    }
     let mut kinds = BTreeMap::new();
-    for path in paths {
-        let sample = sample_of_file(path);
+    for block in blocks {
+        let sample = sample_of(block);
         let mut own = BTreeMap::new();
         check(&sample, &mut own);
         assert!(!own.is_empty(), "{}: no signature was changed", sample.name);

@@ -9,11 +9,11 @@ use bitcoin::script::{Builder, PushBytesBuf};
 use bitcoin::secp256k1::{Message, SecretKey};
 use bitcoin::sighash::{EcdsaSighashType, SighashCache};
 use bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness, absolute, transaction};
-use blockmill_block::{BlockHash, BlockUndo, Network};
+use blockmill_block::BlockHash;
 use blockmill_chaingen::{ChainSpec, Profile, generate};
+use blockmill_realdata::SingleBlock;
 use blockmill_rules::{Params, ScriptFlags, SpentOutput, flags::block_script_flags};
 use std::collections::HashMap;
-use std::path::PathBuf;
 
 /// A transaction, what it spends, and the flags of its block.
 #[derive(Debug, Clone)]
@@ -45,36 +45,21 @@ pub(crate) struct Block {
 
 /// The real blocks; none, with words about it, where they are not there.
 pub(crate) fn real_blocks() -> Vec<Block> {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/blocks");
-    let Ok(entries) = std::fs::read_dir(&directory) else {
-        eprintln!("skipped: ../shared/data/blocks is missing");
-        return Vec::new();
-    };
-    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "raw"));
-    paths.sort();
-    assert!(paths.len() >= 16, "{} blocks", paths.len());
-    paths.into_iter().map(real_block).collect()
+    let blocks = blockmill_realdata::real_blocks();
+    blocks.into_iter().map(real_block).collect()
 }
 
-fn real_block(path: PathBuf) -> Block {
-    let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-    let (network, height) = name.split_once('_').unwrap();
-    let network = match network {
-        "mainnet" => Network::Bitcoin,
-        other => other.parse().unwrap(),
-    };
-    let block: bitcoin::Block = deserialize(&std::fs::read(&path).unwrap()).unwrap();
-    let undo = BlockUndo::decode(&std::fs::read(path.with_extension("undo")).unwrap()).unwrap();
+fn real_block(real: SingleBlock) -> Block {
+    let block: bitcoin::Block = deserialize(real.block.bytes()).unwrap();
     // None of the blocks is one of the exceptions.
-    let flags = block_script_flags(&Params::new(network, None), height.parse().unwrap(), &BlockHash::ZERO);
+    let flags = block_script_flags(&Params::new(real.network, None), real.height, &BlockHash::ZERO);
     let transactions = block
         .txdata
         .into_iter()
         .skip(1)
         .enumerate()
         .map(|(index, transaction)| {
-            let spent = undo.transaction(index).iter().map(|coin| TxOut {
+            let spent = real.undo.transaction(index).iter().map(|coin| TxOut {
                 value: Amount::from_sat(coin.value.cast_unsigned()),
                 script_pubkey: ScriptBuf::from_bytes(coin.script_pubkey.to_vec()),
             });
@@ -85,7 +70,10 @@ fn real_block(path: PathBuf) -> Block {
             }
         });
     let transactions = transactions.collect();
-    Block { name, transactions }
+    Block {
+        name: real.name,
+        transactions,
+    }
 }
 
 /// The transactions of a generated chain with all common kinds of scripts.

@@ -2,18 +2,11 @@
 
 use super::given_chain::{Given, GivenBlock, GivenChain};
 use blockmill_block::{Block, Network, hex};
+use blockmill_realdata::{block_of, full_block_rows, text_of, word_of};
 use blockmill_rules::{Params, ScriptVerifier};
 use blockmill_validate::Validator;
-use flate2::read::GzDecoder;
-use serde_json::Value;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
-use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Rows of the stream.
-const ROWS: usize = 192;
 
 /// Rows on a valid parent, and those that do not decode.
 const JUDGED: usize = 185;
@@ -27,12 +20,6 @@ pub(crate) struct Row {
     pub(crate) verdict: Given,
 }
 
-/// Core's word: what stands before the first comma or parenthesis.
-fn word(row: &Value) -> String {
-    let reason = row["core_reject_reason"].as_str().unwrap_or_default();
-    reason.split([',', '(']).next().unwrap_or_default().trim().to_owned()
-}
-
 /// Seconds since 1970.
 pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
@@ -41,25 +28,15 @@ pub(crate) fn now() -> i64 {
 /// All rows whose parent is valid, judged by a validator, and compared with Core's verdicts. None
 /// if the stream is not there.
 pub(crate) fn judged<V: ScriptVerifier>(validator: &mut Validator<V>) -> Option<Vec<Row>> {
-    let path = "../shared/data/conformance/fullblock.jsonl.gz";
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let Ok(packed) = File::open(root.join(path)) else {
-        eprintln!("skipped: {path} is missing");
-        return None;
-    };
-    let mut text = String::new();
-    GzDecoder::new(packed).read_to_string(&mut text).unwrap();
-    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(rows.len(), ROWS);
+    let rows = full_block_rows()?;
     let mut chain = GivenChain::new(Params::new(Network::Regtest, None));
     // Blocks that are bad, and that Core has on a side chain, unchecked.
     let mut bad_on_the_side: HashMap<String, String> = HashMap::new();
     let mut judged = Vec::new();
     for row in &rows {
-        let name = row["name"].as_str().unwrap().to_owned();
-        let text = row["block_hex"].as_str().or(row["raw_hex"].as_str()).unwrap();
-        let bytes = hex::decode(text).unwrap();
-        let core = row["core_verdict"].as_str().unwrap();
+        let name = text_of(row, "name").to_owned();
+        let bytes = hex::decode(block_of(row)).unwrap();
+        let core = text_of(row, "core_verdict");
         let Ok(block) = Block::decode(bytes.clone()) else {
             assert_eq!(core, "undecodable", "{name}");
             judged.push(Row {
@@ -73,8 +50,8 @@ pub(crate) fn judged<V: ScriptVerifier>(validator: &mut Validator<V>) -> Option<
         let hash = block.hash().to_string();
         let Some(given) = chain.gather(block, now()) else {
             if core == "reject_ancestor" {
-                let parent = row["prev_hash"].as_str().unwrap();
-                assert_eq!(bad_on_the_side.remove(parent), Some(word(row)), "{name}");
+                let reason = bad_on_the_side.remove(text_of(row, "prev_hash"));
+                assert_eq!(reason.as_deref(), Some(word_of(row)), "{name}");
             } else {
                 assert_eq!(core, "orphan", "{name}");
             }
@@ -89,7 +66,7 @@ pub(crate) fn judged<V: ScriptVerifier>(validator: &mut Validator<V>) -> Option<
             Given::Invalid(reason, ..) if core == "accept_side" => {
                 bad_on_the_side.insert(hash, reason.clone());
             }
-            Given::Invalid(reason, ..) => assert_eq!((core, reason), ("reject", &word(row)), "{name}"),
+            Given::Invalid(reason, ..) => assert_eq!((core, reason.as_str()), ("reject", word_of(row)), "{name}"),
             other => panic!("{name}: {other:?}"),
         }
         judged.push(Row {

@@ -1,47 +1,12 @@
 //! Real blocks with their undo data.
 
-use blockmill_block::{Block, BlockUndo, Coin, Network, OutPoint};
+use blockmill_block::{Coin, OutPoint};
+use blockmill_realdata::{SingleBlock, real_blocks};
 use blockmill_rules::{Params, SpentOutput};
 use blockmill_script::{CoreVerifier, Signatures};
 use blockmill_validate::{BlockPosition, GivenCoins, Validator, ValidatorOptions, VerifyBlockError};
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::path::PathBuf;
-use std::sync::Arc;
-
-struct RealBlock {
-    name: String,
-    params: Params,
-    height: u32,
-    block: Arc<Block>,
-    undo: Arc<BlockUndo>,
-}
-
-fn real_blocks() -> Vec<RealBlock> {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/blocks");
-    let Ok(entries) = std::fs::read_dir(&directory) else {
-        eprintln!("skipped: ../shared/data/blocks is missing");
-        return Vec::new();
-    };
-    let paths = entries.map(|entry| entry.unwrap().path());
-    let raw = paths.filter(|path| path.extension().is_some_and(|extension| extension == "raw"));
-    let blocks: Vec<_> = raw
-        .map(|path| {
-            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            let (network, height) = name.split_once('_').unwrap();
-            let undo = std::fs::read(path.with_extension("undo")).unwrap();
-            RealBlock {
-                params: Params::new(network.parse::<Network>().unwrap(), None),
-                height: height.parse().unwrap(),
-                block: Block::decode(std::fs::read(&path).unwrap()).unwrap().into(),
-                undo: BlockUndo::decode(&undo).unwrap().into(),
-                name,
-            }
-        })
-        .collect();
-    assert!(blocks.len() >= 16, "{} blocks", blocks.len());
-    blocks
-}
 
 fn lanes(threads: usize) -> Validator<CoreVerifier> {
     let options = ValidatorOptions { threads, lanes: true };
@@ -53,15 +18,17 @@ fn lanes(threads: usize) -> Validator<CoreVerifier> {
 #[test]
 fn are_valid() {
     let (mut one, mut two) = (lanes(1), lanes(2));
-    for RealBlock {
+    for SingleBlock {
         name,
-        params,
+        network,
         height,
         block,
         undo,
+        ..
     } in &real_blocks()
     {
-        let position = BlockPosition::at_height(params, *height);
+        let params = Params::new(*network, None);
+        let position = BlockPosition::at_height(&params, *height);
         let coins: GivenCoins<'_> = GivenCoins::InOrder(undo);
         let in_order = one.validate_block(block, coins, &position).unwrap();
         assert!(in_order.lanes && in_order.inputs == undo.coins().len() as u64, "{name}");
@@ -115,15 +82,17 @@ fn have_valid_transactions() {
         )
         .unwrap(),
     ];
-    for RealBlock {
+    for SingleBlock {
         name,
-        params,
+        network,
         height,
         block,
         undo,
+        ..
     } in real_blocks().iter().filter(|block| block.undo.coins().len() < 2_000)
     {
-        let flags = BlockPosition::at_height(params, *height).script_flags(&block.hash());
+        let params = Params::new(*network, None);
+        let flags = BlockPosition::at_height(&params, *height).script_flags(&block.hash());
         for (index, transaction) in block.transactions().enumerate().skip(1) {
             let coins = undo.transaction(index - 1);
             let spent: Vec<_> = coins

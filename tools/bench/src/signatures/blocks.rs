@@ -3,9 +3,9 @@
 use super::kinds::{KINDS, kind_of};
 use super::work::{Transaction, Way, Work};
 use super::{ALL, BLOCKS, Plan, backend, counted, ours};
-use blockmill_block::{Block, BlockUndo, Network};
-use blockmill_harness::{Clock, Contender, Failure, Progress, Row, Turns, at};
+use blockmill_harness::{Clock, Contender, Failure, Progress, Row, Turns};
 use blockmill_kernel::KernelVerifier;
+use blockmill_realdata::{SingleBlock, blocks_of};
 use blockmill_rules::Params;
 use blockmill_rules::flags::block_script_flags;
 use std::path::Path;
@@ -21,11 +21,8 @@ pub(super) const PEER: &str = "Core's kernel library";
 
 /// A real block.
 pub(super) struct RealBlock {
-    pub(super) name: String,
+    pub(super) single: SingleBlock,
     pub(super) params: Params,
-    pub(super) height: u32,
-    pub(super) bytes: Vec<u8>,
-    pub(super) undo: Vec<u8>,
     pub(super) work: Work,
     /// The kind of each input, in order.
     kinds: Vec<Option<&'static str>>,
@@ -35,36 +32,18 @@ pub(super) struct RealBlock {
 /// missing.
 pub(super) fn load(root: &Path) -> Result<Option<Vec<RealBlock>>, Failure> {
     let folder = root.join(FOLDER);
-    let Ok(entries) = std::fs::read_dir(&folder) else {
+    if !folder.is_dir() {
         return Ok(None);
-    };
-    let mut blocks = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(at(&folder))?.path();
-        if path.extension().is_some_and(|extension| extension == "raw") {
-            let block = RealBlock::read(&path);
-            blocks.push(block.map_err(|error| format!("{}: {error}", path.display()))?);
-        }
     }
-    blocks.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(Some(blocks))
+    Ok(Some(blocks_of(&folder)?.into_iter().map(RealBlock::of).collect()))
 }
 
 impl RealBlock {
-    fn read(path: &Path) -> Result<Self, Failure> {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let (network, height) = name.split_once('_').ok_or("the name is not NETWORK_HEIGHT")?;
-        let network = match network {
-            "mainnet" => Network::Bitcoin,
-            other => other.parse()?,
-        };
-        let height = height.parse()?;
-        let (bytes, undo_bytes) = (std::fs::read(path)?, std::fs::read(path.with_extension("undo"))?);
-        let block = Block::decode(bytes)?;
-        let undo = BlockUndo::decode(&undo_bytes)?;
-        let params = Params::new(network, None);
+    fn of(single: SingleBlock) -> Self {
+        let (block, undo) = (&single.block, &single.undo);
+        let params = Params::new(single.network, None);
         // Old blocks have fewer rules.
-        let flags = block_script_flags(&params, height, &block.hash());
+        let flags = block_script_flags(&params, single.height, &block.hash());
         let (mut work, mut kinds) = (Work::once(), Vec::new());
         // The coinbase spends nothing, and has no undo data.
         for (index, transaction) in block.transactions().enumerate().skip(1) {
@@ -81,15 +60,12 @@ impl RealBlock {
                 flags,
             });
         }
-        Ok(Self {
-            name,
+        Self {
             params,
-            height,
-            bytes: block.bytes().to_vec(),
-            undo: undo_bytes,
             work,
             kinds,
-        })
+            single,
+        }
     }
 
     /// The transactions with inputs of a kind, and only those inputs.
@@ -171,7 +147,10 @@ mod tests {
             eprintln!("skipped: {FOLDER} is missing");
             return;
         };
-        let modern = blocks.iter().find(|block| block.name == "mainnet_866342").unwrap();
+        let modern = blocks
+            .iter()
+            .find(|block| block.single.name == "mainnet_866342")
+            .unwrap();
         assert_eq!((modern.work.inputs(), modern.kinds.len()), (7_972, 7_972));
         let of = |kind| {
             modern

@@ -48,12 +48,13 @@ fn validate(validator: &mut Validator<CoreVerifier>, blocks: &[&RealBlock], inpu
     let clock = Stopwatch::start();
     let mut validated = 0;
     for real in blocks {
-        let block = Arc::new(Block::decode(real.bytes.clone())?);
-        let undo = Arc::new(BlockUndo::decode(&real.undo)?);
-        let position = BlockPosition::at_height(&real.params, real.height);
+        let single = &real.single;
+        let block = Arc::new(Block::decode(single.block.bytes().to_vec())?);
+        let undo = Arc::new(BlockUndo::decode(&single.undo_bytes)?);
+        let position = BlockPosition::at_height(&real.params, single.height);
         let coins: GivenCoins<'_> = GivenCoins::InOrder(&undo);
         let verified = validator.validate_block(&block, coins, &position);
-        validated += verified.map_err(|error| format!("{}: {error}", real.name))?.inputs;
+        validated += verified.map_err(|error| format!("{}: {error}", single.name))?.inputs;
     }
     same("whole blocks", "number of inputs", validated, inputs as u64)?;
     Ok(clock.run(validated))

@@ -1,49 +1,31 @@
 //! Single real blocks with the coins that they spend, and changes to them.
 
-use blockmill_block::{Block, BlockUndo, Coin, CoinRef, Network};
-use std::path::{Path, PathBuf};
+use blockmill_block::{BlockUndo, Coin, CoinRef};
+use blockmill_realdata::{SingleBlock, real_blocks};
+use std::ops::Deref;
 
 /// A real block.
 pub(crate) struct RealBlock {
-    pub(crate) name: String,
-    pub(crate) network: Network,
-    pub(crate) height: u32,
-    /// As on the wire.
-    pub(crate) path: PathBuf,
-    pub(crate) block: Block,
+    single: SingleBlock,
     /// The coins that each transaction but the coinbase spends.
     pub(crate) coins: Vec<Vec<Coin>>,
 }
 
-/// The blocks of a folder, by name.
-pub(crate) fn read_all(folder: &Path) -> Vec<RealBlock> {
-    let entries = std::fs::read_dir(folder).expect("a folder of blocks");
-    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "raw"));
-    paths.sort();
-    assert!(!paths.is_empty(), "{}: no blocks", folder.display());
-    paths.into_iter().map(read).collect()
+impl Deref for RealBlock {
+    type Target = SingleBlock;
+
+    fn deref(&self) -> &SingleBlock {
+        &self.single
+    }
 }
 
-fn read(path: PathBuf) -> RealBlock {
-    let name = path
-        .file_stem()
-        .and_then(|name| name.to_str())
-        .expect("a name")
-        .to_owned();
-    let (network, height) = name.split_once('_').expect("network and height");
-    let undo = std::fs::read(path.with_extension("undo")).expect("undo data");
-    RealBlock {
-        network: match network {
-            "mainnet" => Network::Bitcoin,
-            other => other.parse().expect("a network"),
-        },
-        height: height.parse().expect("a height"),
-        block: Block::decode(std::fs::read(&path).expect("a block")).expect("a block that decodes"),
-        coins: grouped(&BlockUndo::decode(&undo).expect("undo data that decodes")),
-        name,
-        path,
-    }
+/// The real blocks; none, with a message, where they are absent.
+pub(crate) fn read_all() -> Vec<RealBlock> {
+    let real = real_blocks().into_iter().map(|single| RealBlock {
+        coins: grouped(&single.undo),
+        single,
+    });
+    real.collect()
 }
 
 fn grouped(undo: &BlockUndo) -> Vec<Vec<Coin>> {

@@ -1,6 +1,6 @@
 //! The store of a data directory, and what a test does to its folder.
 
-use crate::common::{connect, run};
+use crate::common::{Scratch, connect, generate_command, run};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,28 @@ pub(crate) fn connect_before_damage(blocks: &Path, data: &Path, height: u32) {
     let mut first = connect(blocks, data, "regtest");
     run(first.args(["--stop-at-height", &height.to_string()])).ends_with(0);
     run(&mut connect(blocks, data, "regtest")).ends_with(0);
+}
+
+/// Block files, and a data directory of the 30 blocks in them, in two flushes.
+pub(crate) struct InTwoFlushes {
+    pub(crate) scratch: Scratch,
+    pub(crate) blocks: PathBuf,
+    pub(crate) data: PathBuf,
+}
+
+impl InTwoFlushes {
+    /// Height of the first flush, and of the second.
+    pub(crate) const HEIGHTS: [u32; 2] = [29, 30];
+
+    pub(crate) fn new() -> Self {
+        let scratch = Scratch::new();
+        let (blocks, data) = (scratch.join("chain"), scratch.join("data"));
+        let [first, last] = Self::HEIGHTS;
+        let mut command = generate_command(&blocks, "utxo", last);
+        run(command.args(["--inputs", "60"])).ends_with(0);
+        connect_before_damage(&blocks, &data, first);
+        Self { scratch, blocks, data }
+    }
 }
 
 /// The file with the coins in a data directory, where they are few.
