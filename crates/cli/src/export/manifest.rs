@@ -91,6 +91,10 @@ pub(crate) struct Manifest {
     pub(crate) has_hidden: bool,
     /// By height.
     pub(crate) partitions: Vec<Partition>,
+    /// Of all the rest, in hex. Manifests of earlier versions have none. In a database it has a
+    /// column of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checksum: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -191,6 +195,7 @@ impl Manifest {
             description,
             has_hidden: false,
             partitions: Vec::new(),
+            checksum: None,
         }
     }
 
@@ -206,8 +211,13 @@ impl Manifest {
             let advice = "remove the folder to begin anew";
             Failure::Corrupt(format!("{}: no manifest of a table: {why}; {advice}", path.display()))
         };
-        let manifest = Self::of_json(&bytes, Keeper::Folder);
-        manifest.map(Some).map_err(|why| damaged(&why))
+        let mut manifest = Self::of_json(&bytes, Keeper::Folder).map_err(|why| damaged(&why))?;
+        if let Some(written) = manifest.checksum.take()
+            && written != hex::encode(&checksum(&manifest.to_json()?))
+        {
+            return Err(damaged("its checksum is not that of what stands in it"));
+        }
+        Ok(Some(manifest))
     }
 
     /// That of some JSON.
@@ -378,7 +388,11 @@ impl Manifest {
     pub(crate) fn write(&self, folder: &Path) -> Result<(), Failure> {
         let path = folder.join(NAME);
         let mut file = NewFile::replacing(&path)?;
-        let mut text = self.to_json()?;
+        let sealed = Self {
+            checksum: Some(hex::encode(&checksum(&self.to_json()?))),
+            ..self.clone()
+        };
+        let mut text = sealed.to_json()?;
         text.push('\n');
         file.write_all(text.as_bytes()).map_err(Failure::file(&path))?;
         file.complete()?;
