@@ -3,6 +3,7 @@
 use crate::advice;
 use crate::arguments::DoctorArguments;
 use crate::failure::Failure;
+use crate::feed::exec;
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::signals;
@@ -29,6 +30,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
         let detail = format!("{problem}; remove it, or audit again");
         findings.add(Mark::FILE, Health::Damaged, detail);
     }
+    exec::examine(&arguments.data, &mut findings);
     let mut out = output::stdout();
     if arguments.json {
         let parts: Vec<_> = findings
