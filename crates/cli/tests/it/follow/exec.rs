@@ -1,8 +1,8 @@
-//! `follow --exec`: a command that hangs, and a note that is damaged.
+//! `follow --exec`: a command that hangs, a note that is damaged, and a wait that is cut off.
 
 use super::node::Node;
 use super::{PATIENCE, Place, Running, stop};
-use crate::common::{Scratch, check_seconds, doctor, run};
+use crate::common::{Scratch, blockmill, check_seconds, doctor, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -155,4 +155,46 @@ fn a_damaged_note_of_the_block_that_was_handled_is_said() {
     wait_for_file(&file);
     assert_eq!(stop(again), Some(0));
     assert_eq!(doctor(&place.data).status, 0);
+}
+
+/// A process that a signal ends while another one has the directory has lost nothing.
+#[test]
+fn a_wait_for_another_writer_is_cut_off_by_a_signal() {
+    let scratch = Scratch::new();
+    let place = Place::new(&scratch);
+    Node::new(&place.blocks, 4);
+    let follower = place.follow();
+    place.wait_for_data();
+    let tip = place.data.join("headers.dat").metadata().unwrap().modified().unwrap();
+    for (name, signal) in [
+        ("connect", Signal::TERM),
+        ("connect", Signal::INT),
+        ("follow", Signal::TERM),
+    ] {
+        let mut command = blockmill();
+        command
+            .args([name, "--wait", "--log", "json", "--blocks"])
+            .arg(&place.blocks);
+        command.arg("--data").arg(&place.data);
+        let mut waiting = Running::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let mut stderr = waiting.0.stderr.take().unwrap();
+        let (mut said, mut byte) = (Vec::new(), [0]);
+        while !String::from_utf8_lossy(&said).contains("waiting for it to end") {
+            assert_eq!(stderr.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&said));
+            said.push(byte[0]);
+        }
+        kill_process(Pid::from_child(&waiting.0), signal).unwrap();
+        stderr.read_to_end(&mut said).unwrap();
+        let said = String::from_utf8(said).unwrap();
+        assert_eq!(waiting.0.wait().unwrap().code(), Some(0), "{name}: {said}");
+        assert!(
+            said.contains("nothing was done") && !said.contains("failed"),
+            "{name}: {said}"
+        );
+    }
+    assert_eq!(
+        place.data.join("headers.dat").metadata().unwrap().modified().unwrap(),
+        tip
+    );
+    assert_eq!(stop(follower), Some(0));
 }
