@@ -7,7 +7,8 @@
 //! - [`session`]: what a mirror does while its connection holds;
 //! - [`load`]: the first load, on several connections; [`apply`]: the blocks after it;
 //! - [`change`]: what blocks are in the tables;
-//! - [`state`]: how far the tables are, as they say it themselves;
+//! - [`state`]: how far the tables are, as they say it themselves; [`heights`]: whether that is
+//!   true;
 //! - [`schema`]: the tables, their indexes and views; [`copy`]: rows as `COPY` takes them;
 //! - [`database`]: connections, and who may have them;
 //! - [`target`]: which database, as the programs of PostgreSQL find it; [`files`]: the files that
@@ -18,6 +19,7 @@ pub(crate) mod change;
 pub(crate) mod copy;
 pub(crate) mod database;
 mod files;
+mod heights;
 pub(crate) mod load;
 pub(crate) mod schema;
 pub(crate) mod session;

@@ -32,9 +32,23 @@ pub(crate) fn is_usage(error: &postgres::Error) -> bool {
     wrong.contains(code) || code.code().starts_with("28")
 }
 
-/// Whether the tables are not what they were left as: a row is there already.
+/// Whether the tables are not what they were left as: a row is there already, a table or a column
+/// is not, or is of another kind.
 pub(crate) fn is_damage(error: &postgres::Error) -> bool {
-    error.code() == Some(&SqlState::UNIQUE_VIOLATION)
+    let Some(code) = error.code() else { return false };
+    let damage = [
+        SqlState::UNIQUE_VIOLATION,
+        SqlState::NOT_NULL_VIOLATION,
+        SqlState::CHECK_VIOLATION,
+        SqlState::UNDEFINED_TABLE,
+        SqlState::UNDEFINED_COLUMN,
+        SqlState::UNDEFINED_FUNCTION,
+        SqlState::WRONG_OBJECT_TYPE,
+        SqlState::DATATYPE_MISMATCH,
+        SqlState::BAD_COPY_FILE_FORMAT,
+        SqlState::INVALID_BINARY_REPRESENTATION,
+    ];
+    damage.contains(code)
 }
 
 /// An error in the server's words.

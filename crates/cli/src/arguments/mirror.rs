@@ -70,6 +70,22 @@ impl ValueEnum for MirrorTable {
     }
 }
 
+/// Most bytes of a name. PostgreSQL cuts off what is more, so that two names may be one.
+const SCHEMA_BYTES_MAX: usize = 63;
+
+fn parse_schema(name: &str) -> Result<String, String> {
+    match name {
+        "" => Err("expected a name".to_owned()),
+        // PostgreSQL refuses them.
+        name if name.starts_with("pg_") => Err("names that begin with pg_ are PostgreSQL's own".to_owned()),
+        name if name.len() > SCHEMA_BYTES_MAX => Err(format!(
+            "a schema's name has at most {SCHEMA_BYTES_MAX} bytes, not {}",
+            name.len()
+        )),
+        name => Ok(name.to_owned()),
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct MirrorArguments {
     /// Data directory
@@ -80,7 +96,7 @@ pub(crate) struct MirrorArguments {
     #[arg(long, value_name = "URL")]
     pub(crate) to: String,
     /// The schema of the tables; it is made if it is not there
-    #[arg(long, value_name = "NAME", default_value = "blockmill")]
+    #[arg(long, value_name = "NAME", default_value = "blockmill", value_parser = parse_schema)]
     pub(crate) schema: String,
     /// The tables [default: those that are there, or else coins and blocks]
     #[arg(long, value_name = "TABLES", value_enum, value_delimiter = ',')]

@@ -3,7 +3,7 @@
 pub(crate) mod report;
 
 use crate::arguments::{ConnectArguments, EngineArguments, FromFilesArguments};
-use crate::doing;
+use crate::doing::{self, Doing};
 use crate::failure::Failure;
 use crate::http::{self, Live};
 use crate::log;
@@ -65,22 +65,30 @@ pub(crate) fn page_of<'a>(name: &'static str, options: &'a Options) -> http::Com
 }
 
 /// Opens the engine, and says where it goes on. With `--wait` it waits until no other process has
-/// the directory, or a signal comes.
+/// the directory. None where a signal came meanwhile, which is said.
 pub(crate) fn open_engine(
     arguments: &FromFilesArguments,
     options: &Options,
     live: Option<&Live>,
-) -> Result<Engine<Verifier>, Failure> {
+) -> Result<Option<Engine<Verifier>>, Failure> {
     let mut is_said = false;
     let engine = loop {
         let builder = arguments.data.engine()?.options(options.clone());
         match builder.open(verifier(options.signatures)) {
-            Err(OpenError::Locked { path, writer }) if arguments.wait && !options.stop.load(Ordering::Relaxed) => {
+            Err(OpenError::Locked { path, writer }) if arguments.wait => {
+                if options.stop.load(Ordering::Relaxed) {
+                    // The thread of signals may not have come to it yet.
+                    signals::answer();
+                    let text = format!("{}: in use by {writer}: stopped, and nothing was done", path.display());
+                    log::info("stopped", &text, json!({"data": output::path_text(&path)}));
+                    return Ok(None);
+                }
                 if !std::mem::replace(&mut is_said, true) {
                     let text = format!("{}: in use by {writer}: waiting for it to end", path.display());
                     if let Some(live) = live {
                         live.waits_for_lock();
                     }
+                    doing::set(Doing::Something("waiting for the other process"));
                     log::info("waiting", &text, json!({"data": output::path_text(&path)}));
                 }
                 std::thread::sleep(LOCK_LOOK);
@@ -98,7 +106,7 @@ pub(crate) fn open_engine(
         let text = format!("going on from height {}", engine.height());
         log::info("resumed", &text, json!({"height": engine.height()}));
     }
-    Ok(engine)
+    Ok(Some(engine))
 }
 
 /// Between two looks at the lock of a data directory.
@@ -181,7 +189,9 @@ fn connect(
     live: Option<Live>,
 ) -> Result<u8, Failure> {
     let from_files = &arguments.from_files;
-    let mut engine = open_engine(from_files, options, live.as_ref())?;
+    let Some(mut engine) = open_engine(from_files, options, live.as_ref())? else {
+        return Ok(0);
+    };
     if let Some(height_max) = arguments.stop_at_height
         && height_max < engine.height()
     {

@@ -3,6 +3,7 @@
 use crate::advice;
 use crate::arguments::DoctorArguments;
 use crate::failure::Failure;
+use crate::feed::exec;
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::signals;
@@ -33,6 +34,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
         }
         Noted::Unreadable(problem) => findings.add(Mark::FILE, Health::Unreadable, problem),
     }
+    exec::examine(&arguments.data, &mut findings);
     let mut out = output::stdout();
     if arguments.json {
         let parts: Vec<_> = findings

@@ -160,7 +160,9 @@ pub(crate) fn run(arguments: &FollowArguments) -> Result<u8, Failure> {
 fn follow(arguments: &FollowArguments, options: &Options, live: Option<Live>) -> Result<u8, Failure> {
     let from_files = &arguments.from_files;
     let stop = Arc::clone(&options.stop);
-    let mut engine = open_engine(from_files, options, live.as_ref())?;
+    let Some(mut engine) = open_engine(from_files, options, live.as_ref())? else {
+        return Ok(0);
+    };
     let network = engine.directory().chain_id().network;
     let (begin, begun) = channel();
     let mut lines = Lines {

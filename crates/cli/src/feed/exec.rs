@@ -4,22 +4,32 @@
 //! status 0; until then it is run again, after pauses that grow, while blocks are connected as
 //! ever. The block that was handled last is noted in the data directory, so that a later `follow`
 //! goes on there.
+//!
+//! The command has a process group of its own, so that a signal comes to all that it has started,
+//! and comes once.
 
 use crate::failure::Failure;
 use crate::feed::follow;
 use crate::feed::watching::OwnWatch;
 use crate::log;
+use crate::signals;
 use blockmill_block::Network;
-use blockmill_blockfiles::read_regular;
+use blockmill_blockfiles::{FileError, read_regular};
 use blockmill_coins::Tip;
-use blockmill_datadir::{Cursor, Feed, FeedBlock, NoCursor};
+use blockmill_datadir::doctor::{Findings, Health};
+use blockmill_datadir::{Cursor, Feed, FeedBlock, FeedError, NoCursor};
 use blockmill_tables::event::Event;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// The file of the block that was handled last.
@@ -32,7 +42,10 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 const STEP: Duration = Duration::from_millis(5);
 
 /// Time that a command has to end when the process is asked to stop.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a user does with a note that nothing goes on from.
+const WAY_OUT: &str = "remove the file, and the command begins with the block after the tip that follow finds";
 
 /// Runs a command for each block.
 pub(crate) struct Runner<'a> {
@@ -46,7 +59,11 @@ impl Runner<'_> {
     /// Runs the command for each block after the one that was handled last, until the flag is set.
     /// A directory for which it has never run begins at `tip`.
     pub(crate) fn run(&self, tip: Tip) -> Result<(), Failure> {
-        let cursor = match self.noted()? {
+        self.go_on(tip).map_err(|failure| of_note(self.data, failure))
+    }
+
+    fn go_on(&self, tip: Tip) -> Result<(), Failure> {
+        let cursor = match noted(self.data)? {
             Some(cursor) => cursor,
             None => {
                 self.note(&tip)?;
@@ -62,9 +79,9 @@ impl Runner<'_> {
     fn catch_up(&self, feed: &mut Feed) -> Result<(), Failure> {
         let convert = |block: FeedBlock| {
             let handled = block.cursor_after();
-            Ok((Event::of_block(&block, self.network).line()?, handled))
+            Ok((Arc::new(Event::of_block(&block, self.network).line()?), handled))
         };
-        feed.run(1, &convert, &mut |(line, handled): (Vec<u8>, Tip)| {
+        feed.run(1, &convert, &mut |(line, handled): (Arc<Vec<u8>>, Tip)| {
             self.until_done(&line, &handled)?;
             self.note(&handled)
         })?;
@@ -72,11 +89,16 @@ impl Runner<'_> {
     }
 
     /// Runs the command with an event until it ends with status 0.
-    fn until_done(&self, event: &[u8], handled: &Tip) -> Result<(), Failure> {
+    fn until_done(&self, event: &Arc<Vec<u8>>, handled: &Tip) -> Result<(), Failure> {
         let mut pause = PAUSE.0;
         loop {
-            let detail = match self.once(event)? {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(self.stopped());
+            }
+            let detail = match self.once(event, handled)? {
                 Ok(status) if status.success() => return Ok(()),
+                // It has got the signal, too.
+                Ok(_) if self.stop.load(Ordering::Relaxed) => return Err(self.stopped()),
                 Ok(status) => status.to_string(),
                 Err(error) => error.to_string(),
             };
@@ -100,60 +122,56 @@ impl Runner<'_> {
     }
 
     /// Runs the command once. The outer error ends everything.
-    fn once(&self, event: &[u8]) -> Result<Result<ExitStatus, std::io::Error>, Failure> {
+    fn once(&self, event: &Arc<Vec<u8>>, handled: &Tip) -> Result<Result<ExitStatus, std::io::Error>, Failure> {
         let spawned = Command::new("sh")
             .arg("-c")
             .arg(self.command)
             .stdin(Stdio::piped())
+            .process_group(0)
             .spawn();
         let mut child = match spawned {
             Ok(child) => child,
             Err(error) => return Ok(Err(error)),
         };
-        let stdin = child.stdin.take();
-        std::thread::scope(|scope| {
-            // A command need not read all of it, and may take its time.
-            scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(event)));
-            self.wait(&mut child)
-        })
+        if let Some(mut stdin) = child.stdin.take() {
+            let event = Arc::clone(event);
+            // A command need not read all of it, and may take its time. Nobody waits for the
+            // thread: what the command has left running may hold the pipe for ever.
+            let write = move || stdin.write_all(&event);
+            if let Err(error) = Builder::new().name("exec".to_owned()).spawn(write) {
+                kill(&mut child);
+                return Ok(Err(error));
+            }
+        }
+        self.wait(&mut child, handled)
     }
 
-    fn wait(&self, child: &mut Child) -> Result<Result<ExitStatus, std::io::Error>, Failure> {
-        let mut asked = None;
+    fn wait(&self, child: &mut Child, handled: &Tip) -> Result<Result<ExitStatus, std::io::Error>, Failure> {
+        let mut end = None;
         loop {
             match child.try_wait() {
                 Ok(None) => {}
                 Ok(Some(status)) => return Ok(Ok(status)),
                 Err(error) => return Ok(Err(error)),
             }
-            if self.stop.load(Ordering::Relaxed) && asked.get_or_insert_with(Instant::now).elapsed() > GRACE {
-                let _ = child.kill();
-                let _ = child.wait();
+            if self.stop.load(Ordering::Relaxed) && Instant::now() >= *end.get_or_insert_with(|| ask(child, handled)) {
+                let seconds = GRACE.as_secs();
+                let text = format!("--exec: the command has not ended in {seconds} s: it is killed");
+                log::warning(
+                    "exec_killed",
+                    &text,
+                    json!({"height": handled.height, "seconds": seconds}),
+                );
+                kill(child);
                 return Err(self.stopped());
             }
             std::thread::sleep(STEP);
         }
     }
 
-    fn path(&self) -> PathBuf {
-        self.data.join(CURSOR_FILE)
-    }
-
-    /// The block that was handled last.
-    fn noted(&self) -> Result<Option<Cursor>, Failure> {
-        let path = self.path();
-        let Some(bytes) = read_regular(&path)? else {
-            return Ok(None);
-        };
-        let text = String::from_utf8(bytes).unwrap_or_default();
-        let cursor = text.trim_end().parse();
-        let cursor = cursor.map_err(|why: NoCursor| Failure::Corrupt(format!("{}: {why}", path.display())))?;
-        Ok(Some(cursor))
-    }
-
     /// Notes the block that was handled last, durably.
     fn note(&self, handled: &Tip) -> Result<(), Failure> {
-        let (path, new) = (self.path(), self.data.join(format!("{CURSOR_FILE}.new")));
+        let (path, new) = (path(self.data), self.data.join(format!("{CURSOR_FILE}.new")));
         let written = File::create(&new).and_then(|mut file| {
             writeln!(file, "{}", handled.hash)?;
             file.sync_data()?;
@@ -161,4 +179,83 @@ impl Runner<'_> {
         });
         written.map_err(Failure::file(&path))
     }
+}
+
+/// Has a command end, and all that it has started. Returns when it is to have done so.
+fn ask(child: &Child, handled: &Tip) -> Instant {
+    // Without a signal something else ends the process.
+    let (signal, name) = match signals::status() {
+        129 => (Signal::HUP, "SIGHUP"),
+        130 => (Signal::INT, "SIGINT"),
+        _ => (Signal::TERM, "SIGTERM"),
+    };
+    // It may have ended.
+    let _ = kill_process_group(Pid::from_child(child), signal);
+    let seconds = GRACE.as_secs();
+    let text = format!("--exec: waiting for the command, which has got {name}; after {seconds} s it is killed");
+    let fields = json!({"height": handled.height, "signal": name, "seconds": seconds});
+    log::warning("exec_stopping", &text, fields);
+    Instant::now() + GRACE
+}
+
+/// Ends a command, and all that it has started.
+fn kill(child: &mut Child) {
+    // It may have ended.
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let _ = child.wait();
+}
+
+fn path(data: &Path) -> PathBuf {
+    data.join(CURSOR_FILE)
+}
+
+/// The block that was handled last.
+fn noted(data: &Path) -> Result<Option<Cursor>, Failure> {
+    let bytes = match read_regular(&path(data)) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(None),
+        Err(error @ FileError::NotRegular { .. }) => return Err(Failure::Corrupt(format!("{error}; {WAY_OUT}"))),
+        Err(error) => return Err(error.into()),
+    };
+    let text = String::from_utf8(bytes).unwrap_or_default();
+    let cursor = text.trim_end().parse();
+    cursor.map(Some).map_err(|why: NoCursor| unusable(data, why))
+}
+
+fn unusable(data: &Path, why: impl Display) -> Failure {
+    Failure::Corrupt(format!("{}: {why}; {WAY_OUT}", path(data).display()))
+}
+
+/// An error of a feed from the block that was handled last.
+fn of_note(data: &Path, failure: Failure) -> Failure {
+    match failure {
+        Failure::Feed(
+            error @ (FeedError::UnknownCursor { .. } | FeedError::KeptNoLonger { .. } | FeedError::AboveTip { .. }),
+        ) => unusable(data, error),
+        failure => failure,
+    }
+}
+
+/// Adds whether a feed goes on from the block that was handled last, for the doctor.
+pub(crate) fn examine(data: &Path, findings: &mut Findings) {
+    let opened = noted(data).and_then(|cursor| {
+        let feed = cursor.map(|cursor| Feed::open(data, cursor)).transpose();
+        feed.map_err(|error| of_note(data, error.into()))
+    });
+    let (health, detail) = match opened {
+        Ok(None) => return,
+        Ok(Some(feed)) => {
+            let Tip { hash, height } = feed.cursor();
+            let detail = format!("the command of follow --exec has handled block {hash} at height {height}");
+            (Health::Sound, detail)
+        }
+        Err(Failure::Corrupt(detail)) => (Health::Damaged, detail),
+        Err(Failure::BlockFiles(error)) => (Health::Unreadable, error.to_string()),
+        // Another part says why.
+        Err(_) => (
+            Health::NotExamined,
+            "whether the chain has its block is not known".to_owned(),
+        ),
+    };
+    findings.add(CURSOR_FILE, health, detail);
 }

@@ -150,7 +150,10 @@ impl Connection<'_> {
 
     fn try_lock(&mut self, function: &str, class: i32, schema: &Schema) -> Result<bool, Failure> {
         let statement = format!("SELECT {function}($1::integer, hashtext($2))");
-        Ok(self.client.query_one(&statement, &[&class, &schema.name()])?.get(0))
+        Ok(self
+            .client
+            .query_one(&statement, &[&class, &schema.name()])?
+            .try_get(0)?)
     }
 }
 

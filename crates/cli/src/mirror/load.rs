@@ -70,11 +70,16 @@ impl Done {
             schema.relation("mirror_loaded")
         );
         let rows = client.query(&statement, &[&step.word()])?;
-        let part = |row: postgres::Row| Part {
-            after: row.get(0),
-            upto: row.get(1),
+        let part = |row: postgres::Row| {
+            let (after, upto) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
+            Some(Part { after, upto })
         };
-        Ok(Self::of(rows.into_iter().map(part).collect()))
+        let parts: Option<Vec<Part>> = rows.into_iter().map(part).collect();
+        let parts = parts.ok_or_else(|| {
+            let (relation, anew) = (schema.relation("mirror_loaded"), schema.anew());
+            Failure::Corrupt(format!("{relation} does not say what is loaded; {anew}"))
+        })?;
+        Ok(Self::of(parts))
     }
 
     fn of(mut parts: Vec<Part>) -> Self {

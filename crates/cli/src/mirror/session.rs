@@ -4,6 +4,7 @@
 use super::apply::Applier;
 use super::change::{Change, Counts, RowMaker};
 use super::database::{Connection, Database};
+use super::heights::check_heights;
 use super::load::Load;
 use super::schema::Schema;
 use super::state::{State, Step};
@@ -14,6 +15,7 @@ use crate::feed::follow;
 use crate::feed::watching::OwnWatch;
 use crate::log;
 use crate::progress::EngineMeter;
+use crate::sql_error::{is_damage, text};
 use blockmill_chain::Observer;
 use blockmill_coins::Tip;
 use blockmill_datadir::{Cursor, DataDir, Feed, FeedBlocks, FeedError, PastError, Reach, Status, UtxoSet};
@@ -50,6 +52,16 @@ const DEFAULT_TABLES: [MirrorTable; 2] = [MirrorTable::Coins, MirrorTable::Block
 impl Mirror {
     /// Does everything that there is to do. Returns the block that the tables are at.
     pub(crate) fn run(&self, meter: &mut EngineMeter) -> Result<Tip, Failure> {
+        self.go_on(meter).map_err(|failure| match failure {
+            Failure::Postgres(error) if is_damage(&error) => {
+                let (name, text, anew) = (self.schema.name(), text(&error), self.schema.anew());
+                Failure::Corrupt(format!("the schema {name} is not as a mirror left it: {text}; {anew}"))
+            }
+            failure => failure,
+        })
+    }
+
+    fn go_on(&self, meter: &mut EngineMeter) -> Result<Tip, Failure> {
         doing::set(Doing::Something("connecting to the database"));
         let mut connection = self.database.connect()?;
         self.has_connected.store(true, Ordering::Relaxed);
@@ -87,6 +99,7 @@ impl Mirror {
                 fields,
             );
         }
+        check_heights(&mut connection, &self.schema, &state)?;
         self.follow(&mut connection, state, &maker, meter)
     }
 
@@ -242,6 +255,14 @@ impl Mirror {
         let unknown = |error| self.unknown_cursor(error);
         self.is_at(state.tip);
         let mut feed = Feed::open(&self.data, Cursor::Block(state.tip.hash)).map_err(unknown)?;
+        let Tip { hash, height } = feed.cursor();
+        if height != state.tip.height {
+            let (relation, said, anew) = (self.schema.relation("mirror"), state.tip.height, self.schema.anew());
+            return Err(Failure::Corrupt(format!(
+                "{relation} has height {said} for block {hash}, whose height is {height}: somebody else has changed it; \
+                 {anew}"
+            )));
+        }
         let mut applier = Applier::new(connection, &self.schema, state)?;
         let convert = |blocks: FeedBlocks<'_>| {
             self.database.check_stop()?;

@@ -56,12 +56,16 @@ impl State {
     pub(super) fn read(client: &mut Client, schema: &Schema) -> Result<Option<Self>, Failure> {
         let relation = schema.relation("mirror");
         let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&relation])?;
-        if !there.get::<_, bool>(0) {
+        if !there.try_get::<_, bool>(0)? {
             return Ok(None);
         }
-        let version = client.query_opt(&format!("SELECT schema_version FROM {relation}"), &[])?;
-        let version: Option<i32> = version.map(|row| row.get(0));
-        if version.is_some_and(|version| version != VERSION) {
+        let unclear = || {
+            let anew = schema.anew();
+            Failure::Corrupt(format!("{relation} does not say how far the tables are; {anew}"))
+        };
+        // The version comes first: those of others may have other columns.
+        let version: Option<i32> = only_row(client, &relation, "schema_version")?.and_then(|row| row.try_get(0).ok());
+        if version.ok_or_else(unclear)? != VERSION {
             return Err(Failure::Usage(format!(
                 "the schema {} is of another version of this command; {}",
                 schema.name(),
@@ -69,22 +73,22 @@ impl State {
             )));
         }
         let columns = "network, tables, blocks_from, step, height, block_hash";
-        let row = client.query_opt(&format!("SELECT {columns} FROM {relation}"), &[])?;
-        match row.as_ref().and_then(Self::of_row) {
-            Some(state) => Ok(Some(state)),
-            None => Err(Failure::Corrupt(format!(
-                "{relation} does not say how far the tables are; {}",
-                schema.anew()
-            ))),
-        }
+        let row = only_row(client, &relation, columns)?;
+        let state = row.as_ref().and_then(Self::of_row).ok_or_else(unclear)?;
+        Ok(Some(state))
     }
 
     fn of_row(row: &Row) -> Option<Self> {
         let names: Vec<String> = row.try_get(1).ok()?;
         let tables = names.iter().map(|name| MirrorTable::of_name(name));
+        let tables: Vec<MirrorTable> = tables.collect::<Option<_>>()?;
+        let is_twice = |(number, table): (usize, &MirrorTable)| tables[..number].contains(table);
+        if tables.is_empty() || tables.iter().enumerate().any(is_twice) {
+            return None;
+        }
         Some(Self {
             network: row.try_get(0).ok()?,
-            tables: tables.collect::<Option<_>>()?,
+            tables,
             from: u32::try_from(row.try_get::<_, i64>(2).ok()?).ok()?,
             step: Step::of_word(row.try_get(3).ok()?)?,
             tip: Tip {
@@ -104,7 +108,7 @@ impl State {
         let quoted = schema.quoted();
         let there = transaction.query_one("SELECT to_regnamespace($1) IS NOT NULL", &[&quoted])?;
         // Who may not make schemas may still have one.
-        if !there.get::<_, bool>(0) {
+        if !there.try_get::<_, bool>(0)? {
             transaction.batch_execute(&format!("CREATE SCHEMA {quoted}"))?;
         }
         transaction.batch_execute(&schema.create(&self.tables))?;
@@ -160,7 +164,7 @@ impl State {
         let moved = transaction.execute(
             &format!(
                 "UPDATE {relation} SET step = $1, height = $2, block_hash = $3, changed = now()
-                    WHERE step = $4 AND block_hash = $5"
+                    WHERE step = $4 AND block_hash = $5 AND height = $6"
             ),
             &[
                 &step.word(),
@@ -168,6 +172,7 @@ impl State {
                 &bytes_of(&tip.hash),
                 &self.step.word(),
                 &bytes_of(&self.tip.hash),
+                &i64::from(self.tip.height),
             ],
         )?;
         if moved != 1 {
@@ -178,6 +183,14 @@ impl State {
         (self.step, self.tip) = (step, tip);
         Ok(())
     }
+}
+
+/// The row of a relation that has one, else none.
+fn only_row(client: &mut Client, relation: &str, columns: &str) -> Result<Option<Row>, Failure> {
+    let rows = client.query(&format!("SELECT {columns} FROM {relation} LIMIT 2"), &[])?;
+    let mut rows = rows.into_iter();
+    let row = rows.next();
+    Ok(row.filter(|_| rows.next().is_none()))
 }
 
 /// A hash as the tables have it: in the order of its digits.

@@ -5,6 +5,7 @@ mod arrow;
 pub(crate) mod bitcoind;
 mod consumer;
 mod document;
+mod exec;
 mod hours;
 #[cfg(feature = "postgres")]
 mod mirror;

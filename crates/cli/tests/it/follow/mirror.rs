@@ -1,5 +1,6 @@
 //! `mirror`: the tables of a PostgreSQL database are those of `export`, whoever is killed.
 
+mod changed;
 mod limits;
 mod load;
 mod server;

@@ -10,14 +10,14 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// A directory that is connected, and its node.
-fn connected(scratch: &Scratch) -> (Place, Node) {
+pub(super) fn connected(scratch: &Scratch) -> (Place, Node) {
     let place = Place::new(scratch);
     let node = Node::new(&place.blocks, 23);
     connect(&place);
     (place, node)
 }
 
-fn connect(place: &Place) {
+pub(super) fn connect(place: &Place) {
     let mut command = blockmill();
     command
         .args(["connect", "--network", "regtest", "--blocks"])
