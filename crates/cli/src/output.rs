@@ -87,8 +87,10 @@ static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 pub(crate) fn wait_for_blocked_write(patience: Duration) {
     loop {
         let written = WRITTEN.load(Ordering::Relaxed);
+        let is_writing = WRITING.load(Ordering::Relaxed) > 0;
         sleep(patience);
-        if WRITING.load(Ordering::Relaxed) > 0 && WRITTEN.load(Ordering::Relaxed) == written {
+        let is_same = WRITTEN.load(Ordering::Relaxed) == written;
+        if is_writing && is_same && WRITING.load(Ordering::Relaxed) > 0 {
             return;
         }
     }

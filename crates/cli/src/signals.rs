@@ -15,7 +15,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 /// How long a write to standard output may wait for its reader after a signal.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The signal that came last.
 static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
@@ -23,14 +23,19 @@ static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 /// Done once the first signal is answered.
 static ANSWERED: Once = Once::new();
 
-/// Returns a flag that the first signal sets. A second one ends the process at once, and so does the
-/// first where standard output is a pipe that is full and that nobody reads. A signal that
+/// Returns a flag that the first signal sets. A second one ends the process at once. A signal that
 /// the parent has set to be ignored stays so: `nohup` does that, and a shell for what runs in the
 /// background.
 pub(crate) fn stop_flag() -> io::Result<Arc<AtomicBool>> {
+    on_first(|_| answer())
+}
+
+/// As [`stop_flag`], for commands whose work is what they write to standard output, and that lose
+/// nothing else: the first signal ends the process, too, where that waits for a reader that does
+/// not read.
+pub(crate) fn stop_flag_of_output() -> io::Result<Arc<AtomicBool>> {
     on_first(|signal| {
         answer();
-        // What it would write next, nobody may ever read. Data directories are whole at any moment.
         wait_for_blocked_write(PATIENCE);
         low_level::exit(status_of(signal));
     })

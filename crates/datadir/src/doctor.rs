@@ -79,7 +79,7 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
         ),
     }
     blocks::examine(&directory, stop, &mut findings);
-    if let Some(tip) = tip.tip().filter(|_| tip.is_known()) {
+    if let Some(tip) = tip.tip().filter(|_| tip.is_known() && !stop.load(Ordering::Relaxed)) {
         blocks::examine_chain(&directory, &index, &tip, &mut findings);
     }
     Ok(findings)

@@ -189,8 +189,8 @@ class _BlockTables:
         rows = self._table(name, first, last, binary)
         if rows.without_undo:
             # As where a node is writing.
-            last = "block" if rows.without_undo == 1 else f"{rows.without_undo} blocks"
-            log.warning("the undo files have nothing yet for the last %s: left out", last)
+            left_out = "block" if rows.without_undo == 1 else f"{rows.without_undo} blocks"
+            log.warning("the undo files have nothing yet for the last %s: left out", left_out)
         return Table(name, rows)
 
     def transactions(self, *, first: int = 0, last: int | None = None, binary: bool = False) -> Table:

@@ -14,7 +14,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) fn run(arguments: &FeedArguments) -> Result<u8, Failure> {
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of_output()?;
     let data = &arguments.data;
     let network = DataDir::open_to_read(data)?.chain_id().network;
     let format = arguments.format.0;

@@ -27,7 +27,7 @@ pub(crate) fn run(command: &SnapshotCommand) -> Result<u8, Failure> {
 }
 
 fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of_output()?;
     let mut meter = EngineMeter::new();
     let set = open_set(&arguments.set, &stop, &mut meter)?;
     // Standard output has the snapshot, so the figures go to standard error.

@@ -18,6 +18,7 @@ use blockmill_block::hex;
 use blockmill_blockfiles::NewFile;
 use blockmill_chain::ChainBlocks;
 use blockmill_tables::batch::{Batch, Ids, Table};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
@@ -100,6 +101,8 @@ fn open(path: &Path) -> Result<Option<Connection>, Failure> {
     // What stands in the file is not run.
     let is_untrusted = connection.execute_batch("PRAGMA trusted_schema = OFF");
     is_untrusted.map_err(failed(path))?;
+    let without_triggers = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false);
+    without_triggers.map_err(failed(path))?;
     Ok(Some(connection))
 }
 
@@ -250,7 +253,7 @@ impl DatabaseTables<'_> {
         heights: &RangeInclusive<u32>,
     ) -> Result<(Database, Vec<GrowingTable>), Failure> {
         // Nobody else writes it from here on. Dropped before the end, all is as it was.
-        connection.execute_batch("BEGIN IMMEDIATE").map_err(failed(self.path))?;
+        connection.execute_batch("BEGIN EXCLUSIVE").map_err(failed(self.path))?;
         let found = self.manifests(&connection)?;
         let connection = Rc::new(connection);
         let mut tables = self.growing(&connection, heights);

@@ -1,9 +1,9 @@
 //! Whether the tables are at the block that the table `mirror` names.
 //!
 //! A mirror that goes on from another block puts blocks in twice, or leaves some out. The tables of
-//! blocks have a row of each block, from the first to the one that is named, so their ends show it;
-//! the indexes on heights find them. Coins have no such index, and need none: a block that comes
-//! again spends coins that are gone, or makes coins that are there.
+//! blocks have a row of each block, from the first to the one that is named, so their ends show it.
+//! The indexes on heights find them: the whole of one that is BRIN. Coins have no such index, and
+//! need none: a block that comes again spends coins that are gone, or makes coins that are there.
 
 use super::schema::Schema;
 use super::state::State;

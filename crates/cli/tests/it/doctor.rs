@@ -7,7 +7,6 @@ use crate::common::{
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 /// The health of a part, and what is said of it: where it has several findings, the worst.
 fn part(run: &Run, name: &str) -> (String, String) {

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -397,6 +397,20 @@ fn generate_replaces_nothing() {
     }
 }
 
+/// Waits until nothing more goes into a pipe, which has room for 64 KiB.
+fn wait_until_full(pipe: &ChildStdout) {
+    let (waiting, mut before) = (Instant::now(), 0);
+    loop {
+        assert!(waiting.elapsed() < Duration::from_secs(60), "{before} bytes");
+        sleep(Duration::from_millis(500));
+        let bytes = rustix::io::ioctl_fionread(pipe).unwrap();
+        if bytes > 50_000 && bytes == before {
+            return;
+        }
+        before = bytes;
+    }
+}
+
 /// One signal is enough where a reader does not read and does not go either.
 #[test]
 fn a_signal_ends_a_write_that_waits_for_its_reader() {
@@ -412,18 +426,48 @@ fn a_signal_ends_a_write_that_waits_for_its_reader() {
         with(&["feed", "--follow"], &to[..1]).args(["--from", "0"]),
     ] {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        // A pipe has room for 64 KiB.
-        sleep(Duration::from_millis(500));
-        assert!(child.try_wait().unwrap().is_none(), "{command:?} has written all");
+        let stdout = child.stdout.take().unwrap();
+        wait_until_full(&stdout);
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let start = Instant::now();
         let status = loop {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
             }
-            assert!(start.elapsed() < Duration::from_secs(20), "{command:?} does not end");
+            assert!(start.elapsed() < Duration::from_secs(60), "{command:?} does not end");
             sleep(Duration::from_millis(10));
         };
         assert_eq!(status.code(), Some(130), "{command:?}");
     }
+}
+
+/// What `submit` has done is kept, however long its answers wait for their reader.
+#[test]
+fn a_signal_does_not_end_a_submit_whose_answers_wait() {
+    let scratch = Scratch::new();
+    let (out, data) = (scratch.join("chain"), scratch.join("data"));
+    run(&mut generate_command(&out, "utxo", 400)).ends_with(0);
+    let chain = std::fs::read(out.join("blk00000.dat")).unwrap();
+    let mut lines = String::new();
+    for record in records(&chain).into_iter().skip(1) {
+        lines += &blockmill_block::hex::encode(block_of(&chain[record]).bytes());
+        lines.push('\n');
+    }
+    let input = File::open(scratch.write("lines", lines.as_bytes())).unwrap();
+    let mut command = submit_command(&data);
+    let mut child = command
+        .stdin(input)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    wait_until_full(&stdout);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    sleep(Duration::from_secs(3));
+    assert!(child.try_wait().unwrap().is_none());
+    let mut answers = String::new();
+    std::io::Read::read_to_string(&mut stdout, &mut answers).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(stats(&data)["height"].as_u64().unwrap(), answers.lines().count() as u64);
 }

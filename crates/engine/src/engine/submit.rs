@@ -155,20 +155,24 @@ fn validate_and_connect<V: ScriptVerifier + 'static>(
     })
 }
 
-/// Whether a block is known with a copy that can be used. The first block is in the code.
+/// Whether a block is known with a copy that can be used, or needs none: the first block is in the
+/// code, and no reader asks for those below a snapshot.
 fn has_right_copy<V: ScriptVerifier + 'static>(pipeline: &Pipeline<V>, run: &mut Run<'_>, id: BlockId) -> bool {
+    let is_active = run.chain.is_active(id);
     let index = run.chain.index();
-    if id == index.genesis() {
+    if id == index.genesis() || (is_active && index.entry(id).undo().is_none()) {
         return true;
     }
-    if !index.entry(id).has_content() {
-        return false;
-    }
-    match pipeline.load_now(run.chain, id, run.reporter.telemetry) {
+    let is_right = |run: &mut Run<'_>| match pipeline.load_now(run.chain, id, run.reporter.telemetry) {
         Content::Rejected(reject, _) => reject.kind != RejectKind::Mutated,
         Content::Unreadable(_) => false,
         Content::Sound(_) => true,
+    };
+    if is_right(run) {
+        return true;
     }
+    // It may lie in files that this run was not given.
+    is_active && run.chain.recall_active() && is_right(run)
 }
 
 fn answer(run: &Run<'_>, id: BlockId, hash: BlockHash, mark: FindingsMark) -> Submission {

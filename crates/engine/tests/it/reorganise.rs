@@ -212,6 +212,12 @@ fn blocks_of_an_earlier_run_are_read_back() {
     submit_good(&mut node.engine, last);
     assert_eq!(node.figures(), figures_of(&branches.second.chain));
     let mut node = connected();
+    // They are known, and need not be kept once more.
+    for block in branches.first.chain.blocks[1..].iter() {
+        assert_eq!(submit(&mut node.engine, block).verdict, Verdict::Duplicate);
+    }
+    assert!(!node.file("data").join("blocks").exists());
+    let mut node = connected();
     let second = write_blocks(&node.file("second.dat"), &branches.second.chain.blocks);
     assert_eq!(node.connect(&[&second]).outcome(), RunOutcome::Complete);
     assert_eq!(node.figures(), figures_of(&branches.second.chain));

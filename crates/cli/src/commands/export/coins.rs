@@ -243,7 +243,7 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
     }
     let out = &arguments.out;
     let form = Form::of_file(out, &arguments.form)?;
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of_output()?;
     let mut meter = EngineMeter::new();
     let source = Source::open(arguments, &stop, &mut meter)?;
     let coins = Coins {

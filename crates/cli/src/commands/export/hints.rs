@@ -261,7 +261,7 @@ impl Source<'_> {
 
 /// From the set of a data directory.
 fn of_data(arguments: &ExportHintsArguments, data: &Path) -> Result<u8, Failure> {
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of_output()?;
     let mut meter = EngineMeter::new();
     let out = &arguments.out;
     let sources = &arguments.blocks;

@@ -145,12 +145,9 @@ impl Pass<'_> {
 }
 
 /// The blocks that the arguments name, and their network.
-fn open(
-    arguments: &PassArguments,
-    stop: &AtomicBool,
-    meter: &mut EngineMeter,
-) -> Result<(ChainBlocks, Network), Failure> {
-    let stopped = || Failure::Stopped(arguments.out.clone());
+fn open(asked: &Asked<'_>, stop: &AtomicBool, meter: &mut EngineMeter) -> Result<(ChainBlocks, Network), Failure> {
+    let arguments = asked.arguments;
+    let stopped = || (asked.stopped)(arguments.out.clone());
     let chain_id = chain_of(arguments.network, arguments.signet_challenge.as_ref())?;
     let Some(data) = &arguments.data else {
         let Some(chain_id) = chain_id else {
@@ -188,9 +185,9 @@ pub(super) fn run(
     export: &dyn Fn(&Pass<'_>, &mut EngineMeter) -> AllWritten,
 ) -> Result<u8, Failure> {
     let arguments = asked.arguments;
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_of_output()?;
     let mut meter = EngineMeter::new();
-    let (mut blocks, network) = open(arguments, &stop, &mut meter)?;
+    let (mut blocks, network) = open(asked, &stop, &mut meter)?;
     let mut has_begun_anew = false;
     loop {
         let mut pass = pass(asked, blocks, network, &stop)?;
@@ -200,7 +197,7 @@ pub(super) fn run(
             // the hidden blocks.
             Err(Failure::Hidden(_)) => {
                 let again = pass.blocks.with_hidden(&arguments.blocks, &[], &stop, &mut meter)?;
-                blocks = again.ok_or_else(|| Failure::Stopped(arguments.out.clone()))?;
+                blocks = again.ok_or_else(|| (asked.stopped)(arguments.out.clone()))?;
                 has_begun_anew = true;
             }
             Ok(written) => {

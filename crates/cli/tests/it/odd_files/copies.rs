@@ -78,7 +78,7 @@ fn bad_copies_before_the_good_one() {
         assert_eq!(connect["why"], verify["why"], "{name}");
         let reason = connect["rejected"][0]["reason"].as_str().unwrap();
         answers.say(&[reason]);
-        // What lies there may be damaged, so an audit refutes nothing; the chain is not whole to it.
+        // What lies there may be damaged, so an audit refutes nothing. The chain is not whole.
         let audit = run(command("audit", &folder).arg("--snapshot").arg(&set)).ends_with(3);
         let (audit, why) = (audit.json(), format!("({reason})"));
         assert_eq!(audit["whole"], false, "{name}");
