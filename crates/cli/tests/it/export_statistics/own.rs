@@ -212,7 +212,7 @@ pub(super) fn figures(blocks: &[Block]) -> Vec<Value> {
             "muhash": null,
         });
         row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        if set.len() < SET_MAX || height as usize % LARGE_SETS == 0 || height as usize + 1 == blocks.len() {
+        if set.len() < SET_MAX || (height as usize).is_multiple_of(LARGE_SETS) || height as usize + 1 == blocks.len() {
             row["muhash"] = muhash(&set).into();
         }
         rows.push(row);
