@@ -44,7 +44,7 @@ fn names_of_threads(command: &mut Command) -> BTreeSet<String> {
 fn as_many_threads_as_asked_for_validate_and_prepare_flushes() {
     let scratch = Scratch::new();
     let chain = scratch.join("chain");
-    let mut generate = generate_command(&chain, "utxo", 100);
+    let mut generate = generate_command(&chain, "utxo", 130);
     run(generate.args(["--coins", "400000", "--inputs", "100000"])).ends_with(0);
     let main = blockmill().get_program().to_owned();
     let main = std::path::Path::new(&main)
@@ -54,13 +54,18 @@ fn as_many_threads_as_asked_for_validate_and_prepare_flushes() {
         .unwrap()
         .to_owned();
     for threads in [1, 2, 4] {
-        let mut connect = connect(&chain, &scratch.join(&threads.to_string()), "regtest");
-        connect.args(["--par", &threads.to_string(), "--flush-seconds", "0.1"]);
-        let names = names_of_threads(&mut connect);
-        let is_waiting = |name: &str| WAITING.contains(&name) || name.starts_with("reader-");
-        let working: BTreeSet<String> = names.iter().filter(|name| !is_waiting(name)).cloned().collect();
-        let workers = (0..threads - 1).map(|number| format!("worker-{number}"));
-        assert_eq!(working, workers.chain([main.clone()]).collect(), "--par {threads}");
-        assert!(names.contains("flush"), "no flush was seen: {names:?}");
+        // Where this thread gets no turn while a flush goes on, it does not see it.
+        let has_seen_flush = (0..20).any(|number| {
+            let data = scratch.join(&format!("{threads}-{number}"));
+            let mut connect = connect(&chain, &data, "regtest");
+            connect.args(["--par", &threads.to_string(), "--flush-seconds", "0.05"]);
+            let names = names_of_threads(&mut connect);
+            let is_waiting = |name: &str| WAITING.contains(&name) || name.starts_with("reader-");
+            let working: BTreeSet<String> = names.iter().filter(|name| !is_waiting(name)).cloned().collect();
+            let workers = (0..threads - 1).map(|number| format!("worker-{number}"));
+            assert_eq!(working, workers.chain([main.clone()]).collect(), "--par {threads}");
+            names.contains("flush")
+        });
+        assert!(has_seen_flush, "--par {threads}");
     }
 }
