@@ -316,6 +316,7 @@ pub(crate) struct DoctorArguments {
 
 /// The most inputs and coins that a chain is generated with: ten times the main network's. Sums of
 /// weights stay below 64 bits.
+#[cfg(feature = "generate")]
 const GENERATED_MAX: u64 = 30_000_000_000;
 
 #[cfg(feature = "generate")]
