@@ -45,7 +45,7 @@ fn warn(text: String) {
 impl Asked {
     /// Gives all events to `convert`, those of some blocks at a time, and what comes of them to
     /// `take`. What follows waits for what cannot be read for a while, as the command does. `feed`
-    /// is one that is open already.
+    /// was opened before; without it this opens one.
     fn run<T: Send>(
         &self,
         mut feed: Option<Feed>,

@@ -140,12 +140,13 @@ struct PositionsFile {
     end: u64,
 }
 
-/// How the file of a data directory is.
+/// How whole the file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PositionsHealth {
-    /// Whole, with so many searches of block files.
+    /// It has this number of entries, each whole.
     Whole(usize),
-    /// So many searches, and bytes after them, as a kill leaves them.
+    /// It has this number of whole entries, and this number of bytes after them, as a kill leaves
+    /// them.
     CutOff(usize, u64),
     /// From this offset on it is not what was written. Blocks are not found by what comes after it.
     Damaged(u64),

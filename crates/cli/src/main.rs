@@ -44,6 +44,7 @@ mod whole;
 use arguments::{Arguments, Command};
 use build_info::VERSION;
 use clap::{CommandFactory, FromArgMatches};
+use failure::Failure;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -94,13 +95,16 @@ fn main() -> ExitCode {
         // Nobody reads the result, and it is nobody's fault.
         _ if output::is_reader_gone() => ExitCode::from(READER_IS_GONE),
         Ok(status) => ExitCode::from(status),
-        Err(failure) => {
-            let message = failure.message();
-            match failure.is_stop() {
-                true => log::info("stopped", &message, json!({})),
-                false => log::error("failed", &message, json!({"status": failure.status()})),
-            }
-            ExitCode::from(failure.status())
-        }
+        Err(failure) => ended_by(&failure),
     }
+}
+
+/// Says what has ended a command early. Returns its exit status.
+fn ended_by(failure: &Failure) -> ExitCode {
+    let message = failure.message();
+    match failure.is_stop() {
+        true => log::info("stopped", &message, json!({})),
+        false => log::error("failed", &message, json!({"status": failure.status()})),
+    }
+    ExitCode::from(failure.status())
 }

@@ -1,8 +1,8 @@
 //! Errors of the command line itself. They repeat what was typed, which may have a private key.
 
-use crate::READER_IS_GONE;
 use crate::build_info;
 use crate::plain::{self, one_line};
+use crate::{READER_IS_GONE, ended_by};
 use blockmill_descriptors::secrets::{HIDDEN, hidden_words, without_keys};
 use clap::error::ErrorKind;
 use console::strip_ansi_codes;
@@ -13,9 +13,6 @@ use std::process::ExitCode;
 /// The exit status of wrong usage.
 const STATUS: u8 = 2;
 
-/// The exit status where nothing can be written.
-const WRITE_FAILED: u8 = 4;
-
 /// Says what is wrong with the arguments, or prints the help that was asked for.
 pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     // It is the help, or the version.
@@ -24,10 +21,7 @@ pub(crate) fn refuse(error: clap::Error) -> ExitCode {
         return match printed {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(READER_IS_GONE),
-            Err(error) => {
-                let _ = writeln!(io::stderr(), "error: {error}");
-                ExitCode::from(WRITE_FAILED)
-            }
+            Err(error) => ended_by(&error.into()),
         };
     }
     let message = error.render().to_string();

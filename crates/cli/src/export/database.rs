@@ -9,7 +9,7 @@
 //! one transaction: a kill leaves the one from before.
 
 use crate::export::kept::{self, DEPTH_MAX, Kept};
-use crate::export::manifest::{BYTES_MAX, Description, Keeper, Manifest, Partition, checksum};
+use crate::export::manifest::{BYTES_MAX, Description, Keeper, Manifest, Partition, checksum, rows_of};
 use crate::export::metadata::Metadata;
 use crate::export::sqlite::{TableWriter, begin_new, close, write_metadata};
 use crate::export::table::Written;
@@ -44,7 +44,7 @@ pub(crate) struct DatabaseTables<'a> {
 pub(crate) struct Database {
     path: PathBuf,
     connection: Rc<Connection>,
-    /// None for one that was there.
+    /// The file of a new database; none where one goes on.
     new: Option<NewFile>,
 }
 
@@ -267,11 +267,6 @@ impl DatabaseTables<'_> {
         };
         Ok((database, tables))
     }
-}
-
-/// The number of rows of some partitions.
-fn rows_of(partitions: &[Partition]) -> u64 {
-    partitions.iter().map(|partition| partition.rows).sum()
 }
 
 impl GrowingTable {

@@ -346,7 +346,7 @@ impl Manifest {
         if let Some(first) = joined.first() {
             last.from = first.from;
         }
-        last.rows += joined.iter().map(|partition| partition.rows).sum::<u64>();
+        last.rows += rows_of(&joined);
         self.partitions.insert(0, last);
     }
 
@@ -398,6 +398,11 @@ impl Manifest {
         file.complete()?;
         Ok(())
     }
+}
+
+/// The number of rows of some partitions. Of those that were read it has 64 bits.
+pub(crate) fn rows_of(partitions: &[Partition]) -> u64 {
+    partitions.iter().map(|partition| partition.rows).sum()
 }
 
 /// Tells a text from any other.

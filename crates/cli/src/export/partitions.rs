@@ -7,7 +7,7 @@
 use crate::arguments::Force;
 use crate::export::flat::{Form, Piece, Writer};
 use crate::export::kept::{self, DEPTH_MAX, Kept};
-use crate::export::manifest::{Description, Manifest, NAME, Partition};
+use crate::export::manifest::{Description, Manifest, NAME, Partition, rows_of};
 use crate::export::metadata::Origin;
 use crate::export::table::{Written, WrittenFiles};
 use crate::failure::Failure;
@@ -284,7 +284,7 @@ impl<'a> Partitions<'a> {
         let partitions = &self.manifest.partitions;
         Ok(Written {
             row: self.of.table.row,
-            rows: partitions.iter().map(|partition| partition.rows).sum(),
+            rows: rows_of(partitions),
             out: self.of.folder.clone(),
             bytes: Some(partitions.iter().filter_map(|partition| partition.bytes).sum()),
             added: None,

@@ -33,8 +33,7 @@ pub(crate) fn write_metadata(connection: &Connection, metadata: &Metadata) -> ru
     Ok(())
 }
 
-/// A table of a database that is being written. The number of a row (`rowid`) is its place in the
-/// table, from 1 on.
+/// A table of a database that is being written. Its rows are numbered (`rowid`) from 1 on.
 pub(crate) struct TableWriter {
     connection: Rc<Connection>,
     table: &'static Table,

@@ -203,6 +203,23 @@ pub(crate) fn peak_memory_and_status(command: &mut Command) -> (u64, ExitStatus)
     }
 }
 
+/// Two chains of 420 blocks that have the first block alone in common.
+pub(crate) fn two_chains(scratch: &Scratch) -> [PathBuf; 2] {
+    ["7", "8"].map(|seed| {
+        let chain = scratch.join(seed);
+        let mut generate = generate_command(&chain, "utxo", 420);
+        run(generate.args(["--coins", "100", "--inputs", "2", "--seed", seed])).ends_with(0);
+        chain
+    })
+}
+
+/// A data directory with a regtest chain up to a height.
+pub(crate) fn connected_to(scratch: &Scratch, name: &str, chain: &Path, height: &str) -> PathBuf {
+    let data = scratch.join(name);
+    run(connect(chain, &data, "regtest").args(["--stop-at-height", height])).ends_with(0);
+    data
+}
+
 /// `connect` with JSON at the end; options may be added.
 pub(crate) fn connect(blocks: &Path, data: &Path, network: &str) -> Command {
     let mut command = blockmill();

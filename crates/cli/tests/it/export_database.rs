@@ -2,7 +2,9 @@
 //! makes.
 
 use crate::common::branches::genesis;
-use crate::common::{Run, Scratch, blockmill, connect, generate_command, make_fifo, record, run};
+use crate::common::{
+    Run, Scratch, blockmill, connect, connected_to, generate_command, make_fifo, record, run, two_chains,
+};
 use bitcoin::consensus::serialize;
 use bitcoin::{Block, OutPoint};
 use blockmill_block::Network;
@@ -244,11 +246,7 @@ fn a_signal_in_the_middle_changes_nothing() {
     let chain = scratch.join("chain");
     let mut generate = generate_command(&chain, "utxo", 130);
     run(generate.args(["--coins", "300000", "--inputs", "100"])).ends_with(0);
-    let connected = |name: &str, to: &str| {
-        let data = scratch.join(name);
-        run(connect(&chain, &data, "regtest").args(["--stop-at-height", to])).ends_with(0);
-        data
-    };
+    let connected = |name: &str, to: &str| connected_to(&scratch, name, &chain, to);
     let (low, whole) = (connected("low", "112"), connected("whole", "130"));
     let append = |data: &Path, out: &Path| {
         let mut command = blockmill();
@@ -300,17 +298,8 @@ fn a_signal_in_the_middle_changes_nothing() {
 #[test]
 fn another_chain_removes_nothing() {
     let scratch = Scratch::new();
-    let chains = ["7", "8"].map(|seed| {
-        let chain = scratch.join(seed);
-        let mut generate = generate_command(&chain, "utxo", 420);
-        run(generate.args(["--coins", "100", "--inputs", "2", "--seed", seed])).ends_with(0);
-        chain
-    });
-    let connected = |name: &str, chain: &Path, to: &str| {
-        let data = scratch.join(name);
-        run(connect(chain, &data, "regtest").args(["--stop-at-height", to])).ends_with(0);
-        data
-    };
+    let chains = two_chains(&scratch);
+    let connected = |name: &str, chain: &Path, to: &str| connected_to(&scratch, name, chain, to);
     let export = |data: &Path, out: &Path| {
         let mut command = blockmill();
         command.args(["export", "outputs", "--append", "--data"]).arg(data);

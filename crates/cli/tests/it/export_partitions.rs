@@ -3,7 +3,7 @@
 
 use crate::common::branches::{branch, genesis};
 use crate::common::python::Python;
-use crate::common::{Run, Scratch, blockmill, connect, generate_command, record, run};
+use crate::common::{Run, Scratch, blockmill, connect, connected_to, generate_command, record, run, two_chains};
 use crate::export_blocks::{Made, lines};
 use crate::export_tables::{ARROW, DUCKDB, PARQUET, SQLITE, TABLES, export, to_stdout};
 use bitcoin::{Block, consensus::serialize};
@@ -394,17 +394,8 @@ fn what_is_above_the_tip_goes_away() {
 #[test]
 fn another_chain_removes_nothing() {
     let scratch = Scratch::new();
-    let chains = ["7", "8"].map(|seed| {
-        let chain = scratch.join(seed);
-        let mut generate = generate_command(&chain, "utxo", 420);
-        run(generate.args(["--coins", "100", "--inputs", "2", "--seed", seed])).ends_with(0);
-        chain
-    });
-    let connected = |name: &str, chain: &Path, to: &str| {
-        let data = scratch.join(name);
-        run(connect(chain, &data, "regtest").args(["--stop-at-height", to])).ends_with(0);
-        data
-    };
+    let chains = two_chains(&scratch);
+    let connected = |name: &str, chain: &Path, to: &str| connected_to(&scratch, name, chain, to);
     let out = scratch.join("out");
     let export = |data: &Path, more: &[&str]| {
         let mut command = blockmill();

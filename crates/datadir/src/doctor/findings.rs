@@ -67,33 +67,25 @@ pub struct Findings(pub Vec<Finding>);
 impl Findings {
     /// Adds what was found of a part.
     pub fn add(&mut self, part: &'static str, health: Health, detail: impl Into<String>) {
-        self.0.push(Finding {
-            part,
-            health,
-            detail: detail.into(),
-            remedy: None,
-            store_failed: false,
-        });
+        self.put(part, health, detail.into(), None);
     }
 
     /// Adds damage.
     pub(super) fn add_damage(&mut self, part: &'static str, detail: impl Into<String>, remedy: Remedy) {
-        self.0.push(Finding {
-            part,
-            health: Health::Damaged,
-            detail: detail.into(),
-            remedy: Some(remedy),
-            store_failed: false,
-        });
+        self.put(part, Health::Damaged, detail.into(), Some(remedy));
     }
 
     /// Adds what is not there, so that nobody can read it.
     pub(super) fn add_missing(&mut self, part: &'static str, detail: impl Into<String>, remedy: Remedy) {
+        self.put(part, Health::Unreadable, detail.into(), Some(remedy));
+    }
+
+    fn put(&mut self, part: &'static str, health: Health, detail: String, remedy: Option<Remedy>) {
         self.0.push(Finding {
             part,
-            health: Health::Unreadable,
-            detail: detail.into(),
-            remedy: Some(remedy),
+            health,
+            detail,
+            remedy,
             store_failed: false,
         });
     }

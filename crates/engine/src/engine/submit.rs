@@ -163,16 +163,16 @@ fn has_right_copy<V: ScriptVerifier + 'static>(pipeline: &Pipeline<V>, run: &mut
     if id == index.genesis() || (is_active && index.entry(id).undo().is_none()) {
         return true;
     }
-    let is_right = |run: &mut Run<'_>| match pipeline.load_now(run.chain, id, run.reporter.telemetry) {
+    let telemetry = &mut *run.reporter.telemetry;
+    let content = match is_active {
+        true => pipeline.load_active(run.chain, id, telemetry),
+        false => pipeline.load_now(run.chain, id, telemetry),
+    };
+    match content {
         Content::Rejected(reject, _) => reject.kind != RejectKind::Mutated,
         Content::Unreadable(_) => false,
         Content::Sound(_) => true,
-    };
-    if is_right(run) {
-        return true;
     }
-    // It may lie in files that this run was not given.
-    is_active && run.chain.recall_active() && is_right(run)
 }
 
 fn answer(run: &Run<'_>, id: BlockId, hash: BlockHash, mark: FindingsMark) -> Submission {

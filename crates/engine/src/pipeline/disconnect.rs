@@ -25,11 +25,7 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
     let position = entry
         .undo()
         .ok_or_else(|| missing("it has no undo data, since it came with a snapshot".to_owned()))?;
-    let mut content = pipeline.load_now(run.chain, id, run.reporter.telemetry);
-    if matches!(content, Content::Unreadable(_)) && run.chain.recall_active() {
-        content = pipeline.load_now(run.chain, id, run.reporter.telemetry);
-    }
-    let sound = match content {
+    let sound = match pipeline.load_active(run.chain, id, run.reporter.telemetry) {
         Content::Sound(sound) => sound,
         Content::Rejected(reject, _) => return Err(missing(reject.to_string())),
         Content::Unreadable(unreadable) => return Err(missing(unreadable.detail)),

@@ -242,6 +242,16 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         block.content
     }
 
+    /// Loads a block of the active chain on this thread, also from files of earlier runs that this
+    /// one was not given.
+    pub(crate) fn load_active(&self, chain: &mut ChainState, id: BlockId, telemetry: &mut Telemetry) -> Content {
+        let content = self.load_now(chain, id, telemetry);
+        if !matches!(content, Content::Sound(_)) && chain.recall_active() {
+            return self.load_now(chain, id, telemetry);
+        }
+        content
+    }
+
     /// Memory in bytes of the blocks in flight, and of their deferred signature
     /// checks, about.
     pub(super) fn in_flight_memory(&self) -> usize {

@@ -29,8 +29,8 @@ struct InFolders {
     existing: Existing,
 }
 
-/// Where tables are.
-enum Place {
+/// How tables are laid out.
+enum Layout {
     /// Each in a file.
     Files,
     /// Each in a folder.
@@ -45,7 +45,7 @@ pub(super) struct Plan {
     /// Height of the first block.
     pub(super) from: u32,
     pub(super) tables: Vec<PlannedTable>,
-    place: Place,
+    layout: Layout,
 }
 
 /// Refuses what is no folder.
@@ -99,7 +99,7 @@ impl Plan {
         let with_tables = |tables| Self {
             from: arguments.pass.from.unwrap_or(0),
             tables,
-            place: Place::Files,
+            layout: Layout::Files,
         };
         if arguments.and.is_empty() {
             let form = Form::of_file(out, &arguments.form)?;
@@ -167,7 +167,7 @@ impl Plan {
         let plan = Self {
             from: arguments.pass.from.or(known.map(|(.., from)| from)).unwrap_or(0),
             tables: kinds.into_iter().map(table).collect(),
-            place: Place::Folders(InFolders { size, existing }),
+            layout: Layout::Folders(InFolders { size, existing }),
         };
         // What is refused is refused before blocks are read.
         for table in plan.folder_tables(None, false).into_iter().flatten() {
@@ -188,7 +188,7 @@ impl Plan {
         let plan = Self {
             from: arguments.pass.from.or(known).unwrap_or(0),
             tables: kinds.iter().map(table).collect(),
-            place: Place::Database {
+            layout: Layout::Database {
                 is_there: known.is_some(),
             },
         };
@@ -201,10 +201,10 @@ impl Plan {
 
     /// What is said if a signal ends the pass early.
     pub(super) fn stopped(&self) -> fn(PathBuf) -> Failure {
-        match self.place {
-            Place::Folders(_) => Failure::StoppedBetween,
+        match self.layout {
+            Layout::Folders(_) => Failure::StoppedBetween,
             #[cfg(feature = "tables")]
-            Place::Database { is_there: true } => Failure::StoppedAppend,
+            Layout::Database { is_there: true } => Failure::StoppedAppend,
             _ => Failure::Stopped,
         }
     }
@@ -217,7 +217,7 @@ impl Plan {
             let table = planned.kind.table();
             (table, Description::new(table, planned.form, network, None, self.from))
         };
-        matches!(self.place, Place::Database { .. }).then(|| DatabaseTables {
+        matches!(self.layout, Layout::Database { .. }).then(|| DatabaseTables {
             path: out,
             ids: form.ids,
             tables: self.tables.iter().map(table).collect(),
@@ -227,7 +227,7 @@ impl Plan {
     /// The tables of folders, in order, unless each is to be a file. The network is known once
     /// blocks are. An export that goes over the blocks `again` goes on with what it has written.
     pub(super) fn folder_tables(&self, network: Option<Network>, again: bool) -> Option<Vec<FolderTable>> {
-        let Place::Folders(InFolders { size, existing }) = self.place else {
+        let Layout::Folders(InFolders { size, existing }) = self.layout else {
             return None;
         };
         let table = |planned: &PlannedTable| {
