@@ -8,22 +8,22 @@
 //! | BIP340 | the key with an even y | s | -challenge | r | even |
 //! | tweak | the internal key with an even y | the tweak | 1 | the tweaked key's | as given |
 //!
-//! A lane ends in one of three masks: `refused` (a number out of its range, or a key that is no
-//! point: certainly invalid), `unsure` (a special case, which is not computed), or neither: then
-//! the comparison decides.
+//! A lane ends in one of three masks: `refused` (a number out of its range: certainly invalid),
+//! `unsure` (a special case, which is not computed), or neither: then the comparison decides
+//! (`compare.rs`).
 
 use crate::comb::Comb;
+use crate::compare::{Asked, Comparison};
 use crate::curve::Curve;
 use crate::fault::{Fault, is_planted};
-use crate::field::{Fe, Multiplicand};
+use crate::field::Fe;
 use crate::keys::{Key, Keys};
 use crate::multiply::{Halves, Workspace};
 use crate::number::{self, N, N_HALF, Number, P, P_MINUS_N};
-use crate::point::invert_all;
-use crate::positions::SIDE_BY_SIDE;
+use crate::positions::{BLOCKS, SIDE_BY_SIDE};
 use crate::question::{Check, Kind, Verdict};
 use crate::scalar::{self, Scalar};
-use crate::word::{LANES_MAX, Mask, Word, is_odd};
+use crate::word::{LANES_MAX, Mask, Word};
 use sha2::{Digest, Sha256};
 use std::sync::OnceLock;
 
@@ -33,9 +33,6 @@ pub(crate) struct Batch<W: Word> {
     /// Bits of lanes.
     refused: Vec<W::Mask>,
     unsure: Vec<W::Mask>,
-    is_ecdsa: Vec<W::Mask>,
-    /// The parity of y that is wanted of the result.
-    result_odd: Vec<W::Mask>,
     keys: Keys<W>,
     comb: Comb<W>,
     /// The numbers of the checks in the caller's order; none of a refused one.
@@ -44,8 +41,8 @@ pub(crate) struct Batch<W: Word> {
     key_numbers: Vec<Option<u16>>,
     /// The checks in the order in which they are computed.
     order: Vec<u16>,
-    /// The x coordinate that is wanted of the result.
-    wanted: Vec<Fe<W>>,
+    /// What is asked of the results.
+    asked: Vec<Asked<W>>,
     /// What becomes u1 and u2: for ECDSA message and r, before they are divided.
     first: Vec<Scalar<W>>,
     second: Vec<Scalar<W>>,
@@ -56,10 +53,7 @@ pub(crate) struct Batch<W: Word> {
     /// The numbers of the tables of the keys.
     tables: Vec<W>,
     workspace: Workspace<W>,
-    denominators: Vec<Fe<W>>,
-    before_fe: Vec<Fe<W>>,
-    /// Lanes whose result is the wanted one.
-    right: Vec<W::Mask>,
+    comparison: Comparison<W>,
 }
 
 impl<W: Word> Default for Batch<W> {
@@ -67,14 +61,12 @@ impl<W: Word> Default for Batch<W> {
         Self {
             refused: Vec::new(),
             unsure: Vec::new(),
-            is_ecdsa: Vec::new(),
-            result_odd: Vec::new(),
             keys: Keys::default(),
             comb: Comb::default(),
             read: Vec::new(),
             key_numbers: Vec::new(),
             order: Vec::new(),
-            wanted: Vec::new(),
+            asked: Vec::new(),
             first: Vec::new(),
             second: Vec::new(),
             divisor: Vec::new(),
@@ -82,9 +74,7 @@ impl<W: Word> Default for Batch<W> {
             halves: Vec::new(),
             tables: Vec::new(),
             workspace: Workspace::default(),
-            denominators: Vec::new(),
-            before_fe: Vec::new(),
-            right: Vec::new(),
+            comparison: Comparison::default(),
         }
     }
 }
@@ -93,6 +83,7 @@ impl<W: Word> Default for Batch<W> {
 #[derive(Debug)]
 struct Numbers {
     key: Key,
+    key_odd: bool,
     is_ecdsa: bool,
     wanted: Number,
     result_odd: bool,
@@ -129,7 +120,8 @@ fn read(check: &Check) -> Option<Numbers> {
     let [key_x, r, s] = [check.key[1..].try_into().ok()?, &check.r, &check.s].map(number::from_bytes);
     let is_key = is_below(&key_x, &P, Fault::KeyRange);
     let plain = Numbers {
-        key: (key_x, false),
+        key: key_x,
+        key_odd: false,
         is_ecdsa: check.kind == Kind::Ecdsa,
         wanted: r,
         result_odd: false,
@@ -145,7 +137,7 @@ fn read(check: &Check) -> Option<Numbers> {
             let is_s =
                 is_not_zero(&s, Fault::SZero) && (!number::is_below(&N_HALF, &s) || is_planted::<u64>(Fault::SRange));
             (is_key && is_r && is_s).then(|| Numbers {
-                key: (key_x, check.key[0] == 3),
+                key_odd: check.key[0] == 3,
                 first: number::from_bytes(&check.message),
                 second: r,
                 divisor: s,
@@ -206,7 +198,7 @@ impl<W: Word> Batch<W> {
         W::vectorize(
             #[inline(always)]
             || {
-                self.keys.lift(curve);
+                self.keys.make_points(curve);
                 self.comb.append_points(&mut self.keys.points, &mut self.keys.unsure);
             },
         );
@@ -216,7 +208,9 @@ impl<W: Word> Batch<W> {
         );
         self.workspace.make_tables(&self.keys.points, &mut self.keys.unsure);
         self.workspace
-            .multiply(curve, &self.comb, &self.tables, &self.halves, &mut self.unsure);
+            .multiply_generator(curve, &self.halves, &mut self.unsure);
+        self.workspace
+            .multiply_points(curve, &self.comb, &self.tables, &self.halves, &mut self.unsure);
         W::vectorize(
             #[inline(always)]
             || {
@@ -236,7 +230,7 @@ impl<W: Word> Batch<W> {
             verdicts[check] = match () {
                 () if is_set(&self.refused) => Verdict::Invalid,
                 () if is_set(&self.unsure) => Verdict::CannotTell,
-                () if is_set(&self.right) => Verdict::Valid,
+                () if is_set(&self.comparison.right) => Verdict::Valid,
                 () => Verdict::Invalid,
             };
         }
@@ -245,18 +239,15 @@ impl<W: Word> Batch<W> {
     fn clear(&mut self) {
         self.refused.clear();
         self.unsure.clear();
-        self.is_ecdsa.clear();
-        self.result_odd.clear();
         self.keys.clear();
         self.read.clear();
         self.key_numbers.clear();
         self.tables.clear();
-        self.wanted.clear();
+        self.asked.clear();
         self.first.clear();
         self.second.clear();
         self.divisor.clear();
         self.halves.clear();
-        self.right.clear();
     }
 
     /// Reads the numbers of the checks.
@@ -272,9 +263,9 @@ impl<W: Word> Batch<W> {
     /// Takes the checks of one word, from this index of the order on. Lanes without a check, and
     /// those whose numbers are out of range, are refused, and compute with stand-ins.
     fn take(&mut self, first: usize) {
-        let mut numbers = [[ONE; LANES_MAX]; 4];
+        let mut numbers = [[ONE; LANES_MAX]; 5];
         let mut tables = [0; LANES_MAX];
-        let [mut refused, mut unsure, mut is_ecdsa, mut result_odd] = [0; 4];
+        let [mut refused, mut unsure, mut key_odd, mut is_ecdsa, mut result_odd] = [0; 5];
         for lane in 0..W::LANES {
             let bit = 1 << lane;
             let numbers_of = |&check: &u16| {
@@ -287,24 +278,29 @@ impl<W: Word> Batch<W> {
             };
             let set = |bits: &mut u8, yes: bool| *bits |= if yes { bit } else { 0 };
             set(&mut unsure, read.unsure);
+            set(&mut key_odd, read.key_odd);
             set(&mut is_ecdsa, read.is_ecdsa);
             set(&mut result_odd, read.result_odd);
             tables[lane] = key.into();
-            let all = [read.wanted, read.first, read.second, read.divisor];
+            let all = [read.key, read.wanted, read.first, read.second, read.divisor];
             for (lanes, number) in numbers.iter_mut().zip(all) {
                 lanes[lane] = number;
             }
         }
         self.refused.push(W::Mask::from_bits(refused));
         self.unsure.push(W::Mask::from_bits(unsure));
-        self.is_ecdsa.push(W::Mask::from_bits(is_ecdsa));
-        self.result_odd.push(W::Mask::from_bits(result_odd));
-        let [wanted, first, second, divisor] = numbers;
+        let [key, wanted, first, second, divisor] = numbers;
         W::vectorize(
             #[inline(always)]
             || {
                 self.tables.push(W::from_lanes(&tables));
-                self.wanted.push(Fe::from_numbers(&wanted));
+                self.asked.push(Asked {
+                    key_x: Fe::from_numbers(&key),
+                    key_odd: W::Mask::from_bits(key_odd),
+                    x: Fe::from_numbers(&wanted),
+                    odd: W::Mask::from_bits(result_odd),
+                    either_parity: W::Mask::from_bits(is_ecdsa),
+                });
                 self.first.push(Scalar::from_numbers(&first));
                 self.second.push(Scalar::from_numbers(&second));
                 self.divisor.push(Scalar::from_numbers(&divisor));
@@ -328,84 +324,30 @@ impl<W: Word> Batch<W> {
         }
     }
 
-    /// Refuses checks whose keys are no points.
+    /// Makes checks unsure whose keys' tables met a special case.
     #[inline(always)]
     fn look_at_keys(&mut self) {
         for (word, numbers) in self.tables.iter().enumerate() {
-            let [refused, unsure] = self.keys.masks(numbers);
-            self.refused[word] = self.refused[word].or(refused);
-            self.unsure[word] = self.unsure[word].or(unsure);
-            if word < self.comb.check_words && !is_planted::<W>(Fault::BlockUnsure) {
-                for &first in &self.comb.first_tables[1..] {
-                    self.unsure[word] = self.unsure[word].or(self.keys.unsure_from(first, numbers));
-                }
+            let on_comb = word < self.comb.check_words && !is_planted::<W>(Fault::BlockUnsure);
+            let blocks = if on_comb { BLOCKS } else { 1 };
+            for &first in &self.comb.first_tables[..blocks] {
+                self.unsure[word] = self.unsure[word].or(self.keys.unsure_from(first, numbers));
             }
         }
     }
 
-    /// Compares the results with what is wanted.
+    /// Compares the results with what is asked.
     #[inline(always)]
     fn compare(&mut self, curve: &Curve) {
-        let points = &self.workspace.points;
-        for (word, point) in points.iter().enumerate() {
-            // A special case of the walk; or the result is infinity, or it is none of the curve's
-            // points, which cannot be.
-            let z = point.z.clear();
-            let infinite = z.is_zero();
-            let zz = z.square();
-            let z6 = zz.square().mul(&zz);
-            let x3 = point.x.square().times(&point.x);
-            let right_side = x3.add_product(&z6, &Fe::small(curve.b)).reduce();
-            let on_curve = point.y.squared().subtract(&right_side.lazy()).reduce().is_zero();
-            let unsure = &mut self.unsure[word];
-            if !is_planted::<W>(Fault::Infinite) {
-                *unsure = unsure.or(infinite);
-            }
-            if !is_planted::<W>(Fault::OffCurve) {
-                *unsure = unsure.or(on_curve.not());
-            }
-            // x = X / Z^2 is the wanted one.
-            let difference = self.wanted[word].times(&zz).subtract(&point.x.lazy()).reduce();
-            self.right.push(difference.is_zero());
-        }
-        if self
-            .is_ecdsa
-            .iter()
-            .zip(&self.refused)
-            .all(|(ecdsa, refused)| ecdsa.or(*refused).not().bits() & lanes::<W>() == 0)
-        {
-            return;
-        }
-        // The others want a parity of y = Y / Z^3 too.
-        let one = Fe::small(1);
-        self.denominators.clear();
-        for point in points {
-            let z = point.z.clear();
-            self.denominators.push(Fe::select(z.is_zero(), &one, &z));
-        }
-        invert_all(&mut self.denominators, &mut self.before_fe, &mut |_, _| {});
-        for (word, (point, inverse)) in points.iter().zip(&self.denominators).enumerate() {
-            let cube = inverse.square().mul(inverse);
-            let odd = is_odd(point.y.mul(&cube).normalize().0[0]);
-            if is_planted::<W>(Fault::ResultParity) {
-                continue;
-            }
-            let parity_is_right = odd.xor(self.result_odd[word]).not();
-            let right = &mut self.right[word];
-            *right = right.and(parity_is_right.or(self.is_ecdsa[word]));
-        }
+        let Workspace { generator, points, .. } = &self.workspace;
+        self.comparison
+            .compare(curve.b, &self.asked, generator, points, &mut self.unsure);
     }
-}
-
-/// A bit for each lane there is.
-fn lanes<W: Word>() -> u8 {
-    u8::MAX >> (LANES_MAX - W::LANES)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::point::Jacobian;
 
     fn check(kind: Kind, key: [u8; 33], r: Number, s: Number) -> Check {
         Check {
@@ -464,31 +406,6 @@ pub(crate) mod tests {
         }
     }
 
-    /// The comparison with points that the walk leaves when it met a special case, or that are none
-    /// of the curve's.
-    pub(crate) fn results_that_are_none() {
-        let number = |value: u64| Fe::<u64>::small(value);
-        let point = |x: u64, y: u64, z: u64| Jacobian {
-            x: number(x),
-            y: number(y),
-            z: number(z).as_factor(),
-        };
-        for kind in [Kind::Ecdsa, Kind::Schnorr, Kind::Tweak] {
-            // All 0: what a sum of two equal points leaves. Then a Z of 0 alone, and a point
-            // off the curve whose x is wanted.
-            for point in [point(0, 0, 0), point(1, 1, 0), point(1, 3, 1)] {
-                let mut batch = Batch::<u64>::default();
-                batch.read(&[check(kind, key(2, &ONE), ONE, ONE)]);
-                batch.order.push(0);
-                batch.take(0);
-                batch.unsure[0] = false;
-                batch.workspace.points.push(point);
-                batch.compare(Curve::secp256k1());
-                assert!(batch.unsure[0], "{point:?}");
-            }
-        }
-    }
-
     /// A special case in a table of any block makes a check unsure.
     pub(crate) fn tables_of_all_blocks_are_looked_at() {
         let mut batch = Batch::<u64>::default();
@@ -512,10 +429,5 @@ pub(crate) mod tests {
     #[test]
     fn ranges() {
         ranges_are_looked_at();
-    }
-
-    #[test]
-    fn special_results() {
-        results_that_are_none();
     }
 }

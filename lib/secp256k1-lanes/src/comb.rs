@@ -183,8 +183,8 @@ mod tests {
         for case in 0..200 {
             let (mut comb, mut keys) = (Comb::<u64>::default(), Keys::<u64>::default());
             let kinds = 1 + dice.below(1 + case);
-            let asked: Vec<Option<(crate::number::Number, bool)>> = (0..dice.below(257))
-                .map(|_| (dice.below(9) > 0).then(|| ([dice.below(kinds), 0, 0, 7], dice.below(4) == 0)))
+            let asked: Vec<Option<crate::number::Number>> = (0..dice.below(257))
+                .map(|_| (dice.below(9) > 0).then(|| [dice.below(kinds), 0, 0, 7]))
                 .collect();
             let mut numbers: Vec<Option<u16>> = asked.iter().map(|key| Some(keys.number(&(*key)?))).collect();
             let mut order = vec![7];

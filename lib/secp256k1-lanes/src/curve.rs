@@ -3,7 +3,7 @@
 use crate::field::Fe;
 use crate::number::Number;
 use crate::point::{Affine, invert_all};
-use crate::positions::{BLOCK_BITS, BLOCKS};
+use crate::positions::GENERATOR_POSITIONS;
 use crate::word::Row;
 use std::sync::OnceLock;
 
@@ -42,62 +42,61 @@ const GENERATOR: [Number; 2] = [
 pub(crate) struct Curve {
     pub(crate) b: u64,
     pub(crate) beta: Number,
-    /// A point of the curve, which stands in for keys that are none.
-    pub(crate) stand_in: [Number; 2],
-    /// For each block of a comb, the odd multiples of the generator times 2 to the block's
-    /// distance, then lambda times the same.
+    /// For each position of digits, the odd multiples of the generator times 2 to the position's
+    /// first bit, then lambda times the same. So a multiple of the generator needs no doublings.
     pub(crate) generator: Box<[Row]>,
-}
-
-fn row(point: &Affine<u64>) -> Row {
-    let ([a, b, c, d], [e, f, g, h]) = (point.x.number(0), point.y.number(0));
-    Row([a, b, c, d, e, f, g, h])
 }
 
 impl Curve {
     pub(crate) fn new(b: u64, beta: Number, generator: [Number; 2]) -> Self {
         let [x, y] = generator.map(|number| Fe::<u64>::broadcast(&number));
-        let double = |point: &Affine<u64>| point.double(&inverses([point.y.twice()])[0]);
-        let mut first = [Affine { x, y }; BLOCKS];
-        for block in 1..BLOCKS {
-            first[block] = (0..BLOCK_BITS).fold(first[block - 1], |point, _| double(&point));
+        // Times each power of 2 up to the last position's.
+        let mut powers = vec![Affine { x, y }];
+        for power in 1..GENERATOR_POSITIONS * GENERATOR_WIDTH {
+            let last = &powers[power - 1];
+            let mut inverse = [last.y.twice()];
+            invert_all(&mut inverse, &mut Vec::new(), &mut |_, _| {});
+            powers.push(last.double(&inverse[0]));
         }
-        let doubles = first.each_ref().map(double);
-        let mut multiples = vec![first];
-        // One inversion for the same entry of all blocks: the tables are made once, and the code
-        // stays short.
-        while let Some(last) = multiples.last()
-            && multiples.len() < GENERATOR_ENTRIES
-        {
-            let inverses: [_; BLOCKS] = inverses(std::array::from_fn(|block| doubles[block].x.sub(&last[block].x)));
-            let next = std::array::from_fn(|block| last[block].add(&doubles[block], &inverses[block]));
-            multiples.push(next);
+        let power = |position: usize, power: usize| &powers[position * GENERATOR_WIDTH + power];
+        // Entry by entry the multiples of all positions: to the odd ones below a power of 2 that
+        // power is added.
+        let mut multiples = Vec::with_capacity(GENERATOR_ENTRIES * GENERATOR_POSITIONS);
+        multiples.extend((0..GENERATOR_POSITIONS).map(|position| *power(position, 0)));
+        let (mut denominators, mut before) = (Vec::new(), Vec::new());
+        for exponent in 1..GENERATOR_WIDTH {
+            let added = |index: usize| power(index % GENERATOR_POSITIONS, exponent);
+            denominators.clear();
+            denominators.extend((multiples.iter().enumerate()).map(|(index, multiple)| added(index).x.sub(&multiple.x)));
+            invert_all(&mut denominators, &mut before, &mut |_, _| {});
+            for (index, inverse) in denominators.iter().enumerate() {
+                multiples.push(multiples[index].add(added(index), inverse));
+            }
         }
         let beta_words = Fe::broadcast(&beta);
-        let turned = |point: Affine<u64>| Affine {
+        let turned = |point: &Affine<u64>| Affine {
             x: point.x.mul(&beta_words),
             y: point.y,
         };
-        let rows = (0..BLOCKS).flat_map(|block| {
-            let points = || multiples.iter().map(move |points| points[block]);
-            points().chain(points().map(turned)).map(|point| row(&point))
+        let rows = (0..GENERATOR_POSITIONS).flat_map(|position| {
+            let points = || multiples.iter().skip(position).step_by(GENERATOR_POSITIONS);
+            points().map(row).chain(points().map(move |point| row(&turned(point))))
         });
         Self {
             b,
             beta,
-            stand_in: generator,
             generator: rows.collect(),
         }
     }
 
-    /// The curve secp256k1. Its tables are made at the first call, in about two milliseconds.
+    /// The curve secp256k1. Its tables are made at the first call, in about three milliseconds.
     pub(crate) fn secp256k1() -> &'static Self {
         static CURVE: OnceLock<Curve> = OnceLock::new();
         CURVE.get_or_init(|| Self::new(7, BETA, GENERATOR))
     }
 }
 
-fn inverses<const N: usize>(mut numbers: [Fe<u64>; N]) -> [Fe<u64>; N] {
-    invert_all(&mut numbers, &mut Vec::new(), &mut |_, _| {});
-    numbers
+fn row(point: &Affine<u64>) -> Row {
+    let ([a, b, c, d], [e, f, g, h]) = (point.x.number(0), point.y.number(0));
+    Row([a, b, c, d, e, f, g, h])
 }

@@ -45,27 +45,28 @@ pub(crate) enum Fault {
     KeyPrefix,
     /// An r that may stand for two x coordinates.
     SmallR,
-    /// A key that is no point.
-    NoPoint,
+    /// The key's y, which the result says, is a root.
+    Root,
     /// A denominator of 0.
     ZeroDenominator,
     /// The inverse of a denominator of 0 is put to 1.
     ZeroReplaced,
-    /// A Z of 0 at the end.
-    Infinite,
-    /// A result that is none of the curve's points.
-    OffCurve,
+    /// A special case of the walk, or of the sum of its result and the generator's.
+    LastSum,
+    /// A multiple of the key, or of the generator, that is not on its curve.
+    OffCurve(usize),
     /// The parity of the key's y.
     KeyParity,
     /// The parity of the result's y.
     ResultParity,
     /// One of the doublings between the tables of a key.
     BlockDoubling,
-    /// The table of a block other than the first, of a key and of the generator.
+    /// The table of a block other than the first.
     KeyBlock,
-    GeneratorBlock,
     /// What the other blocks add to the first.
     BlockSum,
+    /// What the other positions of the generator add to the first.
+    GeneratorSum,
     /// The special cases of the tables of the other blocks.
     BlockUnsure,
     /// The order of the checks.

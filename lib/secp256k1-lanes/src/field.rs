@@ -408,11 +408,6 @@ impl<W: Word> Fe<W> {
         carry_and_clear(self.lazy().triple().0)
     }
 
-    #[inline(always)]
-    pub(crate) fn negate(&self) -> Self {
-        self.lazy().negate()
-    }
-
     /// Minus the number where the mask is set.
     #[inline(always)]
     pub(crate) fn negate_lazy_where(&self, mask: W::Mask) -> Lazy<W> {

@@ -1,20 +1,20 @@
 //! The keys of a batch, each of them once.
 //!
-//! Many checks of a block have keys that other checks near them have, too. A key is lifted once,
-//! and has one table of multiples, or one for each block of a comb (`src/comb.rs`).
+//! Many checks of a block have keys that other checks near them have, too. A key has one table of
+//! multiples, or one for each block of a comb (`src/comb.rs`). The two keys with one x coordinate
+//! have the same tables.
 
 use crate::curve::Curve;
-use crate::fault::{Fault, is_planted};
-use crate::field::{Fe, Multiplicand, square_roots};
+use crate::field::Fe;
 use crate::number::Number;
 use crate::point::Affine;
-use crate::word::{BATCH, LANES_MAX, Mask, Word, is_odd, side_by_side};
+use crate::word::{BATCH, LANES_MAX, Mask, Word};
 
-/// A key: its x coordinate, and whether its y is odd.
-pub(crate) type Key = (Number, bool);
+/// What a key is known by here: its x coordinate.
+pub(crate) type Key = Number;
 
 /// A key for lanes that nobody asks.
-const STAND_IN: Key = ([1, 0, 0, 0], false);
+const STAND_IN: Key = [1, 0, 0, 0];
 
 /// Words of keys that are computed side by side; not on a single lane.
 pub(crate) const SIDE_BY_SIDE: usize = 2;
@@ -35,8 +35,6 @@ pub(crate) struct Keys<W: Word> {
     slots: [u16; SLOTS],
     /// The points of the keys, then those of the other blocks of a comb.
     pub(crate) points: Vec<Affine<W>>,
-    /// Keys that are no point.
-    refused: Vec<W::Mask>,
     /// Points whose table met a special case.
     pub(crate) unsure: Vec<W::Mask>,
 }
@@ -48,7 +46,6 @@ impl<W: Word> Default for Keys<W> {
             counts: Vec::new(),
             slots: [EMPTY; SLOTS],
             points: Vec::new(),
-            refused: Vec::new(),
             unsure: Vec::new(),
         }
     }
@@ -60,14 +57,13 @@ impl<W: Word> Keys<W> {
         self.counts.clear();
         self.slots.fill(EMPTY);
         self.points.clear();
-        self.refused.clear();
         self.unsure.clear();
     }
 
     /// The number of a check's key, which is the next one if it is new. A batch has [`BATCH`] keys
     /// at most.
     pub(crate) fn number(&mut self, key: &Key) -> u16 {
-        let mut slot = key.0[0] as usize % SLOTS;
+        let mut slot = key[0] as usize % SLOTS;
         loop {
             let number = self.slots[slot];
             if number == EMPTY {
@@ -99,85 +95,35 @@ impl<W: Word> Keys<W> {
         numbers
     }
 
-    /// The points of the x coordinates and parities.
+    /// The points of the keys, each on a curve of its own, where it is known without a root
+    /// (`compare.rs`).
     #[inline(always)]
-    pub(crate) fn lift(&mut self, curve: &Curve) {
+    pub(crate) fn make_points(&mut self, curve: &Curve) {
         if self.distinct.is_empty() {
             // Lanes without a check compute with the first key.
             self.distinct.push(STAND_IN);
         }
-        if W::LANES == 1 {
-            self.lift_together::<1>(curve);
-        } else {
-            self.lift_together::<SIDE_BY_SIDE>(curve);
+        // Whole groups of words, as the comb takes them.
+        let together = if W::LANES == 1 { 1 } else { SIDE_BY_SIDE };
+        let words = self.distinct.len().div_ceil(together * W::LANES) * together;
+        for word in 0..words {
+            self.points.push(on_own_curve(curve.b, &self.word(word * W::LANES)));
         }
         self.unsure.resize(self.points.len(), W::Mask::from_bits(0));
     }
 
-    /// The x coordinates and parities of the keys from `first` on, one a lane.
+    /// The x coordinates of the keys from `first` on, one a lane.
     #[inline(always)]
-    fn word(&self, first: usize) -> (Fe<W>, W::Mask) {
-        let mut numbers = [STAND_IN.0; LANES_MAX];
-        let mut odd = 0;
+    fn word(&self, first: usize) -> Fe<W> {
+        let mut numbers = [STAND_IN; LANES_MAX];
         let keys = self.distinct[first.min(self.distinct.len())..].iter().take(W::LANES);
-        for (lane, key) in keys.enumerate() {
-            numbers[lane] = key.0;
-            odd |= u8::from(key.1) << lane;
+        for (number, key) in numbers.iter_mut().zip(keys) {
+            *number = *key;
         }
-        (Fe::from_numbers(&numbers), W::Mask::from_bits(odd))
+        Fe::from_numbers(&numbers)
     }
 
-    #[inline(always)]
-    fn lift_together<const N: usize>(&mut self, curve: &Curve) {
-        let stand_in = Affine {
-            x: Fe::broadcast(&curve.stand_in[0]),
-            y: Fe::broadcast(&curve.stand_in[1]),
-        };
-        for first in (0..self.distinct.len()).step_by(N * W::LANES) {
-            let keys: [(Fe<W>, W::Mask); N] = side_by_side(
-                #[inline(always)]
-                |k| self.word(first + k * W::LANES),
-            );
-            let squares: [Fe<W>; N] = side_by_side(
-                #[inline(always)]
-                |k| right_side(curve.b, &keys[k].0),
-            );
-            let roots = square_roots(&squares);
-            for k in 0..N {
-                let (x, wanted) = &keys[k];
-                let root = roots[k].normalize();
-                // The power is a root only if there is one.
-                let is_point = root.squared().subtract(&squares[k].lazy()).reduce().is_zero();
-                let odd = is_odd(root.0[0]);
-                let odd = if is_planted::<W>(Fault::KeyParity) {
-                    *wanted
-                } else {
-                    odd
-                };
-                // The other root has the other parity, since p is odd.
-                let y = Fe::select(odd.xor(*wanted), &root.negate(), &root).normalize();
-                self.points.push(Affine {
-                    // A lane without a point must not spoil the inversions that it shares with
-                    // others.
-                    x: Fe::select(is_point, x, &stand_in.x),
-                    y: Fe::select(is_point, &y, &stand_in.y),
-                });
-                self.refused.push(if is_planted::<W>(Fault::NoPoint) {
-                    W::Mask::from_bits(0)
-                } else {
-                    is_point.not()
-                });
-            }
-        }
-    }
-
-    /// What is known of the keys with these numbers, one a lane: those that are no point, and those
-    /// that are unsure.
-    pub(crate) fn masks(&self, numbers: &W) -> [W::Mask; 2] {
-        [lanes_of(&self.refused, 0, numbers), lanes_of(&self.unsure, 0, numbers)]
-    }
-
-    /// Of the other tables of these keys, which begin at `first`, those that are unsure.
+    /// Of the tables of these keys that begin at `first`, those that are unsure.
     pub(crate) fn unsure_from(&self, first: u64, numbers: &W) -> W::Mask {
         lanes_of(&self.unsure, first as usize, numbers)
     }
@@ -192,6 +138,17 @@ fn lanes_of<W: Word>(masks: &[W::Mask], first: usize, numbers: &W) -> W::Mask {
         bits |= (masks[word].bits() >> bit & 1) << lane;
     }
     W::Mask::from_bits(bits)
+}
+
+/// A point with the x coordinate x, on the curve y^2 = x^3 + b c^3 that c = x^3 + b belongs to:
+/// (c x, c^2).
+#[inline(always)]
+pub(crate) fn on_own_curve<W: Word>(b: u64, x: &Fe<W>) -> Affine<W> {
+    let square = right_side(b, x);
+    Affine {
+        x: x.mul(&square),
+        y: square.square(),
+    }
 }
 
 /// x^3 + b.

@@ -109,6 +109,7 @@
 mod batch;
 mod check;
 mod comb;
+mod compare;
 mod curve;
 mod fault;
 mod field;

@@ -1,19 +1,21 @@
-//! Sums u1 G + u2 P of many points P at once.
+//! Multiples u1 G of the generator, and u2 P of many points P, at once.
 //!
 //! Both scalars come as two odd halves (`scalar.rs`). Their digits select entries of tables of odd
 //! multiples: 26 digits of 5 bits of each half of u2, from a table of the point's own, and 13
-//! digits of 10 bits of each half of u1, from the table of the generator, whose digits meet every
-//! second one of the others.
+//! digits of 10 bits of each half of u1, from tables of the generator, one for each position.
 //!
 //! 1. *Tables*: 1 P, 3 P ... 31 P, and lambda times the same, by affine sums.
-//! 2. *Sums*: what is added at each of the 26 positions is one point: the entries of both halves of
-//!    u2, and at every second position those of u1 too, added affinely. All sums of [`GROUP`] words
-//!    share their inversions.
-//! 3. *Walk*: from the highest position down, five doublings and one addition a position, in
+//! 2. *Sums*: the entries of both halves at a position are one point, by an affine sum. All sums of
+//!    [`GROUP`] words share their inversions.
+//! 3. *The generator*: all its sums are added up affinely. That is u1 G, without a doubling.
+//! 4. *Walk*: from the highest position of u2 down, five doublings and one addition a position, in
 //!    Jacobian coordinates.
 //!
 //! On the comb (`src/comb.rs`) each block of positions has tables of its own. The sums of the
 //! blocks are added up, and the walk has the positions of one block.
+//!
+//! The two multiples are not added: P is on a curve of its own (`src/compare.rs`). Nothing here
+//! reads the b of a curve.
 //!
 //! Special cases of affine sums are put into `unsure`. Those of the walk leave a Z of 0.
 
@@ -22,18 +24,13 @@ use crate::curve::{Curve, GENERATOR_ENTRIES, GENERATOR_WIDTH};
 use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
 use crate::point::{Affine, Jacobian, Signed, add_each, double_each, invert_all};
-use crate::positions::{BLOCK_POSITIONS, BLOCKS, POSITIONS, SIDE_BY_SIDE, WIDTH};
-use crate::scalar::{HALF_BITS, Half};
+use crate::positions::{BLOCK_POSITIONS, BLOCKS, GENERATOR_POSITIONS, POSITIONS, SIDE_BY_SIDE, WIDTH};
+use crate::scalar::Half;
 use crate::word::{BATCH, Mask, Row, Word, side_by_side};
 
 /// Entries of a table of a point: odd multiples below 2^[`WIDTH`].
 const ENTRY_BITS: u32 = WIDTH as u32 - 1;
 const ENTRIES: usize = 1 << ENTRY_BITS;
-
-/// Positions of digits of the generator's scalar, and how many of the others' positions lie between
-/// them.
-const GENERATOR_POSITIONS: usize = HALF_BITS / GENERATOR_WIDTH;
-const GENERATOR_STRIDE: usize = GENERATOR_WIDTH / WIDTH;
 
 /// Rows of the tables of one word: a table a lane.
 const fn rows<W: Word>() -> usize {
@@ -57,11 +54,11 @@ pub(crate) struct Workspace<W> {
     even: Vec<Affine<W>>,
     rows: Vec<Row>,
     pairs: Vec<(Signed<W>, Signed<W>)>,
-    generator_sums: Vec<Affine<W>>,
     sums: Vec<Affine<W>>,
     denominators: Vec<Fe<W>>,
     before: Vec<Fe<W>>,
-    /// The results.
+    /// The results: u1 G and u2 P of each word.
+    pub(crate) generator: Vec<Affine<W>>,
     pub(crate) points: Vec<Jacobian<W>>,
 }
 
@@ -72,10 +69,10 @@ impl<W> Default for Workspace<W> {
             even: Vec::new(),
             rows: Vec::new(),
             pairs: Vec::new(),
-            generator_sums: Vec::new(),
             sums: Vec::new(),
             denominators: Vec::new(),
             before: Vec::new(),
+            generator: Vec::new(),
             points: Vec::new(),
         }
     }
@@ -97,10 +94,27 @@ impl<W: Word> Workspace<W> {
         );
     }
 
-    /// Computes u1 G + u2 P, into [`points`](Self::points): for each lane P is the point whose
-    /// table has this number. The first words take the comb. A lane of `unsure` is set where a
-    /// special case was met; where it is not, and Z is not 0, the result is right.
-    pub(crate) fn multiply(
+    /// Computes u1 G, into [`generator`](Self::generator). A lane of `unsure` is set where a special
+    /// case was met; where it is not, the result is right.
+    pub(crate) fn multiply_generator(&mut self, curve: &Curve, halves: &[Halves<W>], unsure: &mut [W::Mask]) {
+        assert_eq!(halves.len(), unsure.len());
+        self.generator.clear();
+        for (halves, unsure) in halves.chunks(GROUP).zip(unsure.chunks_mut(GROUP)) {
+            W::vectorize(
+                #[inline(always)]
+                || self.look_up_generator(curve, halves, unsure),
+            );
+        }
+        W::vectorize(
+            #[inline(always)]
+            || self.add_positions(unsure),
+        );
+    }
+
+    /// Computes u2 P, into [`points`](Self::points): for each lane P is the point whose table has
+    /// this number. The first words take the comb. A lane of `unsure` is set where a special case
+    /// was met; where it is not, and Z is not 0, the result is right.
+    pub(crate) fn multiply_points(
         &mut self,
         curve: &Curve,
         comb: &Comb<W>,
@@ -252,8 +266,8 @@ impl<W: Word> Workspace<W> {
     }
 
     /// The entries of all positions of a group of words, in pairs that are to be added, and the
-    /// denominators of their sums. There are as many blocks as `first_tables`, which has the number
-    /// of each block's first table.
+    /// denominators of their sums. There are as many blocks of a point's positions as
+    /// `first_tables`, which has the number of each block's first table.
     #[inline(always)]
     fn look_up(&mut self, curve: &Curve, first_tables: &[u64], tables: &[W], halves: &[Halves<W>]) {
         self.pairs.clear();
@@ -279,64 +293,15 @@ impl<W: Word> Workspace<W> {
                 self.denominators.push(b.x.sub(&a.x));
                 self.pairs.push((a, b));
             }
-            // A second table has lambda times the entries of the first, so nothing is multiplied
-            // here.
-            let zero = W::splat(0);
-            for position in 0..GENERATOR_POSITIONS {
-                let block = if is_planted::<W>(Fault::GeneratorBlock) {
-                    0
-                } else {
-                    position * GENERATOR_STRIDE / block_positions
-                };
-                let tables = &curve.generator[2 * block * GENERATOR_ENTRIES..];
-                let tables = tables.split_at(GENERATOR_ENTRIES);
-                let offset = position * GENERATOR_WIDTH;
-                let [first, second] = &halves.generator;
-                let a = entry::<W, GENERATOR_WIDTH>(tables.0, zero, first.digit(offset, GENERATOR_WIDTH));
-                let b = entry::<W, GENERATOR_WIDTH>(tables.1, zero, second.digit(offset, GENERATOR_WIDTH));
-                self.denominators.push(b.x.sub(&a.x));
-                self.pairs.push((a, b));
-            }
         }
     }
 
     /// What is added at each position, for a group of words.
     #[inline(always)]
     fn add_up(&mut self, unsure: &mut [W::Mask]) {
-        const EACH: usize = POSITIONS + GENERATOR_POSITIONS;
-        self.invert(EACH, unsure);
-        let first = self.sums.len();
-        self.generator_sums.clear();
-        for (pairs, inverses) in self.pairs.chunks_exact(EACH).zip(self.denominators.chunks_exact(EACH)) {
-            for (position, ((a, b), inverse)) in pairs.iter().zip(inverses).enumerate() {
-                let sum = a.add(b, inverse);
-                if position < POSITIONS {
-                    self.sums.push(sum);
-                } else {
-                    self.generator_sums.push(sum);
-                }
-            }
-        }
-        self.denominators.clear();
-        let sums = &mut self.sums[first..];
-        for (sums, generator_sums) in sums
-            .chunks_exact(POSITIONS)
-            .zip(self.generator_sums.chunks_exact(GENERATOR_POSITIONS))
-        {
-            for (position, other) in generator_sums.iter().enumerate() {
-                self.denominators
-                    .push(other.x.sub(&sums[position * GENERATOR_STRIDE].x));
-            }
-        }
-        self.invert(GENERATOR_POSITIONS, unsure);
-        let sums = self.sums[first..].chunks_exact_mut(POSITIONS);
-        let others = self.generator_sums.chunks_exact(GENERATOR_POSITIONS);
-        let inverses = self.denominators.chunks_exact(GENERATOR_POSITIONS);
-        for ((sums, others), inverses) in sums.zip(others).zip(inverses) {
-            for (position, (other, inverse)) in others.iter().zip(inverses).enumerate() {
-                let sum = &mut sums[position * GENERATOR_STRIDE];
-                *sum = sum.add(other, inverse);
-            }
+        self.invert(POSITIONS, unsure);
+        for ((a, b), inverse) in self.pairs.iter().zip(&self.denominators) {
+            self.sums.push(a.add(b, inverse));
         }
     }
 
@@ -364,6 +329,69 @@ impl<W: Word> Workspace<W> {
                     sums[position] = sums[position].add(&sums[offset + position], inverse);
                 }
             }
+        }
+    }
+
+    /// What the positions of the generator's scalar add, for a group of words.
+    #[inline(always)]
+    fn look_up_generator(&mut self, curve: &Curve, halves: &[Halves<W>], unsure: &mut [W::Mask]) {
+        self.pairs.clear();
+        self.denominators.clear();
+        let zero = W::splat(0);
+        // Position by position, so that one table is read at a time.
+        for (position, tables) in curve.generator.chunks_exact(2 * GENERATOR_ENTRIES).enumerate() {
+            // The second table has lambda times the entries of the first, so nothing is multiplied
+            // here.
+            let tables = tables.split_at(GENERATOR_ENTRIES);
+            let offset = position * GENERATOR_WIDTH;
+            for halves in halves {
+                let [first, second] = &halves.generator;
+                let a = entry::<W, GENERATOR_WIDTH>(tables.0, zero, first.digit(offset, GENERATOR_WIDTH));
+                let b = entry::<W, GENERATOR_WIDTH>(tables.1, zero, second.digit(offset, GENERATOR_WIDTH));
+                self.denominators.push(b.x.sub(&a.x));
+                self.pairs.push((a, b));
+            }
+        }
+        let words = halves.len();
+        invert_all(&mut self.denominators, &mut self.before, &mut |index, zero| {
+            let unsure = &mut unsure[index % words];
+            *unsure = unsure.or(zero);
+        });
+        // The positions of one word lie side by side from here on.
+        for word in 0..words {
+            for position in 0..GENERATOR_POSITIONS {
+                let index = position * words + word;
+                let (a, b) = &self.pairs[index];
+                self.generator.push(a.add(b, &self.denominators[index]));
+            }
+        }
+    }
+
+    /// The sum of what all positions of the generator's scalar add, for all words.
+    #[inline(always)]
+    fn add_positions(&mut self, unsure: &mut [W::Mask]) {
+        let mut each = GENERATOR_POSITIONS;
+        while each > 1 && !is_planted::<W>(Fault::GeneratorSum) {
+            let (pairs, left) = (each / 2, each.div_ceil(2));
+            self.denominators.clear();
+            for points in self.generator.chunks_exact(each) {
+                for pair in points.chunks_exact(2) {
+                    self.denominators.push(pair[1].x.sub(&pair[0].x));
+                }
+            }
+            self.invert(pairs, unsure);
+            // In place: no point is overwritten before it is read.
+            for word in 0..unsure.len() {
+                for pair in 0..pairs {
+                    let [a, b] = [0, 1].map(|k| self.generator[word * each + 2 * pair + k]);
+                    self.generator[word * left + pair] = a.add(&b, &self.denominators[word * pairs + pair]);
+                }
+                if left > pairs {
+                    self.generator[word * left + pairs] = self.generator[word * each + 2 * pairs];
+                }
+            }
+            self.generator.truncate(unsure.len() * left);
+            each = left;
         }
     }
 

@@ -1,5 +1,6 @@
 //! How scalars are cut: into digits at positions, and into blocks of positions for the comb.
 
+use crate::curve::GENERATOR_WIDTH;
 use crate::scalar::HALF_BITS;
 
 /// Bits of a digit of the point's scalar.
@@ -7,6 +8,9 @@ pub(crate) const WIDTH: usize = 5;
 
 /// Positions of digits.
 pub(crate) const POSITIONS: usize = HALF_BITS / WIDTH;
+
+/// Positions of digits of the generator's scalar.
+pub(crate) const GENERATOR_POSITIONS: usize = HALF_BITS / GENERATOR_WIDTH;
 
 /// Words that walk through the positions side by side, a group.
 pub(crate) const SIDE_BY_SIDE: usize = 4;

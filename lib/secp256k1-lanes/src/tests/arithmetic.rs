@@ -71,7 +71,7 @@ pub(super) mod generic {
                 a.add(&b),
                 a.sub(&b),
                 a.triple(),
-                a.negate(),
+                a.lazy().negate(),
                 a.times(&b).add_product(&c, &d).reduce(),
                 a.times(&b.squared().factor()).reduce(),
                 a.squared().lazy().triple().factor().squared().reduce(),

@@ -3,9 +3,8 @@
 use super::arithmetic::generic;
 use super::{Rng, big, intervals, n, number};
 use crate::batch::Batch;
-use crate::batch::tests::{
-    bytes, key, ranges_are_looked_at, results_that_are_none, tables_of_all_blocks_are_looked_at,
-};
+use crate::batch::tests::{bytes, key, ranges_are_looked_at, tables_of_all_blocks_are_looked_at};
+use crate::compare::tests::results_that_are_none;
 use crate::curve::Curve;
 use crate::fault::{Fault, PLANTED};
 use crate::field::Fe;
@@ -27,9 +26,10 @@ fn verdict(check: &Check) -> Verdict {
     verdicts[0]
 }
 
-/// The generator, as coordinates.
-fn generator() -> [Number; 2] {
-    Curve::secp256k1().stand_in
+/// The generator's x coordinate.
+fn generator_x() -> Number {
+    let [a, b, c, d, ..] = Curve::secp256k1().generator[0].0;
+    [a, b, c, d]
 }
 
 /// The ECDSA check with these u1, u2 and r: s is r / u2, and the message u1 s. None if s is high.
@@ -45,11 +45,11 @@ fn ecdsa(key: [u8; 33], u1: &BigUint, u2: &BigUint, r: &BigUint) -> Option<Check
     })
 }
 
-/// The x coordinate of a multiple of the generator.
-fn multiple_x(scalar: &BigUint) -> BigUint {
+/// A multiple of the generator, compressed.
+fn multiple(scalar: &BigUint) -> [u8; 33] {
     let secp = secp256k1::Secp256k1::new();
     let secret = secp256k1::SecretKey::from_slice(&bytes(&number(scalar))).unwrap();
-    BigUint::from_bytes_be(&secret.public_key(&secp).serialize()[1..])
+    secret.public_key(&secp).serialize()
 }
 
 /// Digits from the highest down of a half, as the odd numbers that they stand for.
@@ -60,36 +60,34 @@ fn digits(scalar: &BigUint, width: usize, positions: [usize; 2]) -> [[i64; 2]; 2
         .map(|half| positions.map(|position| 2 * half.digit(position * width, width) as i64 - (1 << width) + 1))
 }
 
-/// A signature, not valid, for which the first addition of the walk adds a point to itself: all
-/// coordinates are 0 from there on, and the comparison holds for any r.
-fn walk_doubles(dice: &mut Rng) -> Check {
-    let (n, lambda) = (n(), lambda());
-    let shift: BigUint = (BigUint::from(1_u32) << 130) - 1_u32;
+/// A signature, not valid, for which u1 G and u2 P are equal: without a mask the equation of the
+/// comparison would hold for any r.
+fn equal_multiples(dice: &mut Rng) -> Check {
+    let n = n();
     let mut random = || big(&std::array::from_fn(|_| dice.next())) % &n;
     loop {
-        let u2 = random();
-        // With the generator as key everything is a multiple of it. Positions 25 and 24 of u2,
-        // position 12 of u1 (which meets position 24): 32 times the first must be the second plus
-        // the third, in both halves.
-        let wanted = digits(&u2, 5, [25, 24]).map(|[high, low]| 32 * high - low);
-        if wanted.iter().any(|digit| digit.abs() > 300) {
-            continue;
+        let (u, r) = (random(), random());
+        if let Some(check) = ecdsa(key(2, &generator_x()), &u, &u, &r) {
+            return check;
         }
-        for _ in 0..200 {
-            let low: BigUint = BigUint::from(1_u32) << 120;
-            let half = |digit: i64| {
-                let digits =
-                    BigUint::from(((digit + 1023) / 2) as u64) * &low + big(&[7, 0, 0, 0]) * (random() % (&low >> 3));
-                (digits * 2_u32 + &n * 4_u32 - &shift) % &n
-            };
-            let mut half = half;
-            let u1 = (half(wanted[0]) + half(wanted[1]) * &lambda) % &n;
-            if digits(&u1, 10, [12, 12]).map(|digits| digits[0]) != wanted {
-                continue;
-            }
-            if let Some(check) = ecdsa(key(2, &generator()[0]), &u1, &u2, &(random() >> 1)) {
-                return check;
-            }
+    }
+}
+
+/// A check for which the last addition of the walk adds a point to itself: u2 is twice what its own
+/// lowest digits stand for.
+fn walk_doubles(dice: &mut Rng) -> Check {
+    let (n, lambda) = (n(), lambda());
+    let mut random = || big(&std::array::from_fn(|_| dice.next())) % &n;
+    let all = || (0..32).map(|digit: u32| 2 * i64::from(digit) - 31);
+    let u2 = all().flat_map(|first| all().map(move |second| [first, second])).find_map(|wanted| {
+        let [first, second] = wanted.map(|digit| (&n + digit.unsigned_abs() * if digit < 0 { &n - 1_u32 } else { 1_u32.into() }) % &n);
+        let u2 = (first + second * &lambda) * 2_u32 % &n;
+        (digits(&u2, 5, [0, 0]).map(|digits| digits[0]) == wanted).then_some(u2)
+    });
+    let u2 = u2.unwrap();
+    loop {
+        if let Some(check) = ecdsa(key(2, &generator_x()), &random(), &u2, &random()) {
+            return check;
         }
     }
 }
@@ -103,8 +101,8 @@ fn masks_decide() {
     for (prefix, sign) in [(2, BigUint::from(1_u32)), (3, &n - 1_u32)] {
         let check = loop {
             let (u1, u2) = (random(), random());
-            let r = multiple_x(&((&u1 + &u2 * &sign) % &n));
-            if let Some(check) = ecdsa(key(prefix, &generator()[0]), &u1, &u2, &r) {
+            let r = BigUint::from_bytes_be(&multiple(&((&u1 + &u2 * &sign) % &n))[1..]);
+            if let Some(check) = ecdsa(key(prefix, &generator_x()), &u1, &u2, &r) {
                 break check;
             }
         };
@@ -112,11 +110,10 @@ fn masks_decide() {
         let mut other_parity = check;
         other_parity.key[0] ^= 1;
         assert_eq!(verdict(&other_parity), Verdict::Invalid);
-        if prefix == 2 {
-            // x = 5 has no point. The lane computes with the generator, for which the signature is
-            // valid.
+        // x = 5 has no point. One of the prefixes is that of the number which would have to be its y.
+        for prefix in [2, 3] {
             let no_point = Check {
-                key: key(2, &[5, 0, 0, 0]),
+                key: key(prefix, &[5, 0, 0, 0]),
                 ..check
             };
             assert_eq!(verdict(&no_point), Verdict::Invalid);
@@ -138,32 +135,31 @@ fn masks_decide() {
     let mut too_large = check;
     too_large.key = key(prefix, &number(&(big(&P) + 1_u32)));
     assert_eq!(verdict(&too_large), Verdict::Invalid);
-    // A tweak by 1: 2 G, of one parity and of the other.
-    let double = multiple_x(&BigUint::from(2_u32));
+    // A tweak of the generator, of one parity and of the other.
+    let by = random();
+    let [prefix, output @ ..] = multiple(&(&by + 1_u32));
     let tweak = |odd: u8| Check {
         kind: Kind::Tweak,
-        key: key(2, &generator()[0]),
-        r: bytes(&number(&double)),
-        s: bytes(&[1, 0, 0, 0]),
+        key: key(2, &generator_x()),
+        r: output,
+        s: bytes(&number(&by)),
         message: [odd; 32],
     };
-    // The y of 2 G is even.
-    assert_eq!(
-        [0, 1].map(tweak).map(|check| verdict(&check)),
-        [Verdict::Valid, Verdict::Invalid]
-    );
+    let verdicts = [prefix, prefix + 1].map(|odd| verdict(&tweak(odd & 1)));
+    assert_eq!(verdicts, [Verdict::Valid, Verdict::Invalid]);
     // An r that may be two x coordinates.
     let mut small = check;
     small.r = bytes(&[5, 0, 0, 0]);
     assert_eq!(verdict(&small), Verdict::CannotTell);
-    // A sum that is infinity, and one that the formulas make all 0.
+    // A sum that is infinity, one of equal points, and a walk that ends with one.
     let infinite = loop {
         let u2 = random();
-        if let Some(check) = ecdsa(key(2, &generator()[0]), &(&n - &u2), &u2, &random()) {
+        if let Some(check) = ecdsa(key(2, &generator_x()), &(&n - &u2), &u2, &random()) {
             break check;
         }
     };
     assert_eq!(verdict(&infinite), Verdict::CannotTell);
+    assert_eq!(verdict(&equal_multiples(&mut Rng(12))), Verdict::CannotTell);
     assert_eq!(verdict(&walk_doubles(&mut Rng(12))), Verdict::CannotTell);
 }
 
@@ -175,7 +171,7 @@ fn combs_decide() {
     let mut expected = Vec::new();
     for (index, key) in [1, 2, 1, 1, 3, 2, 1, 4, 1, 2, 2, 1, 5].into_iter().enumerate() {
         let secret = SecretKey::from_slice(&[key; 32]).unwrap();
-        let mut message = [index as u8; 32];
+        let mut message = [1 + index as u8; 32];
         let signature = secp
             .sign_ecdsa(&Message::from_digest(message), &secret)
             .serialize_compact();
@@ -249,17 +245,18 @@ fn every_planted_fault_is_found() {
         Fault::SZero,
         Fault::KeyPrefix,
         Fault::SmallR,
-        Fault::NoPoint,
+        Fault::Root,
         Fault::ZeroDenominator,
         Fault::ZeroReplaced,
-        Fault::Infinite,
-        Fault::OffCurve,
+        Fault::LastSum,
+        Fault::OffCurve(0),
+        Fault::OffCurve(1),
         Fault::KeyParity,
         Fault::ResultParity,
         Fault::BlockDoubling,
         Fault::KeyBlock,
-        Fault::GeneratorBlock,
         Fault::BlockSum,
+        Fault::GeneratorSum,
         Fault::BlockUnsure,
         Fault::Order,
     ];

@@ -7,12 +7,14 @@
 
 use super::Rng;
 use crate::comb::Comb;
-use crate::curve::{BETA, Curve, GENERATOR_ENTRIES};
+use crate::compare::{Asked, Comparison};
+use crate::curve::{BETA, Curve, GENERATOR_ENTRIES, GENERATOR_WIDTH};
 use crate::field::Fe;
+use crate::keys::{on_own_curve, right_side};
 use crate::multiply::{Halves, Workspace};
 use crate::number::Number;
-use crate::point::{Affine, Jacobian};
-use crate::positions::{BLOCK_BITS, BLOCKS, SIDE_BY_SIDE};
+use crate::point::Affine;
+use crate::positions::{GENERATOR_POSITIONS, SIDE_BY_SIDE};
 use crate::scalar::{HALF_BITS, Half};
 use crate::word::{Mask, Row, Word};
 
@@ -84,9 +86,8 @@ impl Group {
         Curve {
             b: self.b,
             beta: BETA,
-            stand_in: self.points[0],
-            generator: (0..BLOCKS)
-                .map(|block| (0..block * BLOCK_BITS).fold(1, |power, _| power * 2 % self.order))
+            generator: (0..GENERATOR_POSITIONS)
+                .map(|position| (0..position * GENERATOR_WIDTH).fold(1, |power, _| power * 2 % self.order))
                 .flat_map(|power| rows(power).chain(rows(power * self.lambda)))
                 .collect(),
         }
@@ -126,8 +127,9 @@ impl Group {
         }
     }
 
-    /// Computes u1 G + u2 P for many (u1, u2, d), where P is d G. Returns how many results were
-    /// certain, of those without the comb and those on it.
+    /// Computes u1 G and u2 P for many (u1, u2, d), where P is d G, and compares their sum with
+    /// right and wrong claims. Returns how many results were certain, of those without the comb and
+    /// those on it.
     fn check<W: Word>(&self, cases: &[[u64; 3]], dice: &mut Rng) -> [usize; 2] {
         let curve = self.curve();
         let mut workspace = Workspace::<W>::default();
@@ -138,19 +140,15 @@ impl Group {
             let mut halves = Vec::new();
             for word in 0..words {
                 let case = |lane: usize| group[(word * W::LANES + lane) % group.len()];
-                let mut keys = [[[0; 4]; 8]; 2];
+                let mut keys = [[0; 4]; 8];
                 let mut digits = [[0_u128; 8]; 4];
                 for lane in 0..W::LANES {
                     let [u1, u2, d] = case(lane);
-                    let [x, y] = *self.multiple(d).unwrap();
-                    (keys[0][lane], keys[1][lane]) = (x, y);
+                    keys[lane] = self.multiple(d).unwrap()[0];
                     [digits[0][lane], digits[1][lane]] = self.split(u1, dice, true);
                     [digits[2][lane], digits[3][lane]] = self.split(u2, dice, false);
                 }
-                points.push(Affine {
-                    x: Fe::from_numbers(&keys[0]),
-                    y: Fe::from_numbers(&keys[1]),
-                });
+                points.push(on_own_curve(self.b, &Fe::from_numbers(&keys)));
                 halves.push(Halves {
                     generator: [Half::from_numbers(&digits[0]), Half::from_numbers(&digits[1])],
                     point: [Half::from_numbers(&digits[2]), Half::from_numbers(&digits[3])],
@@ -172,33 +170,107 @@ impl Group {
                         *unsure = unsure.or(*of_tables);
                     }
                 }
-                workspace.multiply(&curve, &comb, &tables, &halves, &mut unsure);
-                *certain += self.count_certain(group, &workspace.points, &unsure);
+                workspace.multiply_generator(&curve, &halves, &mut unsure);
+                workspace.multiply_points(&curve, &comb, &tables, &halves, &mut unsure);
+                self.look_at_multiples(group, &workspace, &unsure);
+                *certain += self.compare(group, &workspace, &unsure, dice);
             }
         }
         certain
     }
 
-    /// How many results are certain. Those must be right.
-    fn count_certain<W: Word>(&self, group: &[[u64; 3]], points: &[Jacobian<W>], unsure: &[W::Mask]) -> usize {
-        let mut certain = 0;
+    /// Multiples that are certain must be right.
+    fn look_at_multiples<W: Word>(&self, group: &[[u64; 3]], workspace: &Workspace<W>, unsure: &[W::Mask]) {
         for (number, [u1, u2, d]) in group.iter().enumerate() {
             let (word, lane) = (number / W::LANES, number % W::LANES);
-            let point = &points[word];
+            let is_set = |mask: W::Mask| mask.bits() >> lane & 1 == 1;
+            let (a, point) = (&workspace.generator[word], &workspace.points[word]);
             let z = point.z.clear();
-            let infinite = z.is_zero().or(unsure[word]);
-            if infinite.bits() >> lane & 1 == 1 {
+            if is_set(z.is_zero().or(unsure[word])) {
                 continue;
             }
-            let expected = self.multiple(u1 + u2 * d);
-            let [x, y] = expected.unwrap_or_else(|| panic!("{u1} G + {u2} * {d} G is infinity"));
+            let multiple = |times: u64| {
+                let [x, y] = self.multiple(times).unwrap_or_else(|| panic!("{u1}, {u2}, {d}"));
+                [Fe::broadcast(x), Fe::broadcast(y)]
+            };
+            let [x, y] = multiple(*u1);
+            assert!(is_set(x.sub(&a.x).is_zero()) && is_set(y.sub(&a.y).is_zero()), "{u1} G");
+            // On the curve of the key: (X, Y) is (c X, c y Y).
+            let ([x, y], [key_x, key_y]) = (multiple(u2 * d), multiple(*d));
+            let square: Fe<W> = right_side(self.b, &key_x);
             let zz = z.square();
-            let right_x = Fe::broadcast(x).mul(&zz).sub(&point.x).is_zero();
-            let right_y = Fe::broadcast(y).mul(&zz.mul(&z)).sub(&point.y).is_zero();
-            assert!(right_x.and(right_y).bits() >> lane & 1 == 1, "{u1} G + {u2} * {d} G");
-            certain += 1;
+            let right_x = square.mul(&x).mul(&zz).sub(&point.x).is_zero();
+            let y = square.mul(&key_y).mul(&y);
+            let right_y = y.mul(&zz.mul(&z)).sub(&point.y).is_zero();
+            assert!(is_set(right_x) && is_set(right_y), "{u2} * {d} G");
         }
-        certain
+    }
+
+    /// Compares with claims: each says that the result is a multiple of the generator, and which
+    /// parity has the y of the key. How many verdicts are certain. Those must be right.
+    fn compare<W: Word>(
+        &self,
+        group: &[[u64; 3]],
+        workspace: &Workspace<W>,
+        unsure: &[W::Mask],
+        dice: &mut Rng,
+    ) -> usize {
+        let number = |word: usize, lane: usize| (word * W::LANES + lane) % group.len();
+        let odd = |point: &[Number; 2]| point[1][0] & 1 == 1;
+        let mut most = 0;
+        for round in 0..4 {
+            // Of each check: the key, the claimed result, whether its parity counts.
+            let claims: Vec<_> = group
+                .iter()
+                .map(|&[u1, u2, d]| {
+                    let key = if round > 0 && dice.below(2) == 0 { self.order - d } else { d };
+                    let result = u1 + u2 * key;
+                    let other = [self.order * result - result, 1 + dice.below(self.order - 1)];
+                    let claimed = if round < 2 { result } else { other[dice.below(2) as usize] };
+                    let claimed = if claimed % self.order == 0 { 1 } else { claimed };
+                    (key, result, claimed, round > 0 && dice.below(2) == 0)
+                })
+                .collect();
+            let asked: Vec<Asked<W>> = (0..unsure.len())
+                .map(|word| {
+                    let claim = |lane: usize| claims[number(word, lane)];
+                    let points = |of: fn(&(u64, u64, u64, bool)) -> u64| {
+                        std::array::from_fn::<_, 8, _>(|lane| *self.multiple(of(&claim(lane))).unwrap())
+                    };
+                    let (keys, results) = (points(|claim| claim.0), points(|claim| claim.2));
+                    let x = |points: &[[Number; 2]; 8]| Fe::from_numbers(&points.map(|point| point[0]));
+                    let mask = |bit: &dyn Fn(usize) -> bool| {
+                        W::Mask::from_bits((0..W::LANES).fold(0, |bits, lane| bits | u8::from(bit(lane)) << lane))
+                    };
+                    Asked {
+                        key_x: x(&keys),
+                        key_odd: mask(&|lane| odd(&keys[lane])),
+                        x: x(&results),
+                        odd: mask(&|lane| odd(&results[lane])),
+                        either_parity: mask(&|lane| !claim(lane).3),
+                    }
+                })
+                .collect();
+            let mut comparison = Comparison::default();
+            let mut unsure = unsure.to_vec();
+            let (generator, points) = (&workspace.generator, &workspace.points);
+            W::vectorize(|| comparison.compare(self.b, &asked, generator, points, &mut unsure));
+            let mut certain = 0;
+            for (number, (key, result, claimed, parity_counts)) in claims.iter().enumerate() {
+                let (word, lane) = (number / W::LANES, number % W::LANES);
+                let is_set = |mask: W::Mask| mask.bits() >> lane & 1 == 1;
+                if is_set(unsure[word]) {
+                    continue;
+                }
+                let equal = result % self.order == claimed % self.order;
+                let opposite = (result + claimed).is_multiple_of(self.order);
+                let holds = equal || opposite && !parity_counts;
+                assert_eq!(is_set(comparison.right[word]), holds, "{key} {result} {claimed} {parity_counts}");
+                certain += 1;
+            }
+            most = most.max(certain);
+        }
+        most
     }
 }
 

@@ -1,11 +1,11 @@
 //! Points and their multiples.
 
 use super::{n, number};
-use crate::curve::{Curve, GENERATOR_ENTRIES};
+use crate::curve::{Curve, GENERATOR_ENTRIES, GENERATOR_WIDTH};
 use crate::field::Fe;
 use crate::number::to_bytes;
 use crate::point::{Affine, Jacobian, add_each, double_each};
-use crate::positions::{BLOCK_BITS, BLOCKS};
+use crate::positions::GENERATOR_POSITIONS;
 use num_bigint::BigUint;
 use secp256k1::SecretKey;
 
@@ -29,16 +29,16 @@ fn table() {
 
 /// The rows are the multiples that they should be.
 #[test]
-fn tables_of_all_blocks() {
+fn tables_of_all_positions() {
     let secp = secp256k1::Secp256k1::signing_only();
     let lambda = BigUint::parse_bytes(b"5363ad4cc05c30e0a5261c028812645a122e22ea20816678df02967c1b23bd72", 16);
     let turns = [BigUint::from(1_u32), lambda.unwrap()];
     let rows = &Curve::secp256k1().generator;
-    assert_eq!(rows.len(), 2 * BLOCKS * GENERATOR_ENTRIES);
+    assert_eq!(rows.len(), 2 * GENERATOR_POSITIONS * GENERATOR_ENTRIES);
     for (i, row) in rows.iter().enumerate() {
         let (table, entry) = (i / GENERATOR_ENTRIES, i % GENERATOR_ENTRIES);
         let odd = BigUint::from(2 * entry + 1);
-        let scalar = ((odd << (table / 2 * BLOCK_BITS)) * &turns[table % 2]) % n();
+        let scalar = ((odd << (table / 2 * GENERATOR_WIDTH)) * &turns[table % 2]) % n();
         let secret = SecretKey::from_slice(&to_bytes(&number(&scalar))).unwrap();
         let point = secret.public_key(&secp).serialize_uncompressed();
         let [a, b, c, d, e, f, g, h] = row.0;

@@ -10,7 +10,7 @@
 //! purposes.
 
 use super::scalar::{N, Scalar};
-use super::{Rng, challenge, has_small_r, hex};
+use super::{Rng, challenge, has_small_r, has_zero, hex};
 use num_bigint::BigUint;
 use secp256k1::Secp256k1;
 use secp256k1_lanes::{Check, Kind, Verdict};
@@ -77,8 +77,9 @@ pub(crate) enum Expected {
     Invalid,
     /// An r below p - n, which lanes leave to others. The check is invalid.
     SmallR,
-    /// A result at infinity, which lanes leave to others. The check is invalid.
-    Infinity,
+    /// A result at infinity, or another special case, which lanes leave to others. The check is
+    /// invalid.
+    Special,
 }
 
 impl Expected {
@@ -86,7 +87,7 @@ impl Expected {
         match self {
             Self::Valid => verdict == Verdict::Valid,
             Self::Invalid => verdict == Verdict::Invalid,
-            Self::SmallR | Self::Infinity => verdict != Verdict::Valid,
+            Self::SmallR | Self::Special => verdict != Verdict::Valid,
         }
     }
 }
@@ -305,7 +306,7 @@ impl Tables {
                 "the message negated, or the tweak to the negated point"
             }
             30 => {
-                expected = Expected::Infinity;
+                expected = Expected::Special;
                 match check.kind {
                     // u1 = -u2 d.
                     Kind::Ecdsa => check.message = (-(Scalar::from_bytes(&check.r) * key.scalar)).bytes(),
@@ -324,6 +325,9 @@ impl Tables {
         };
         if expected == Expected::Invalid && has_small_r(&check) {
             expected = Expected::SmallR;
+        }
+        if expected == Expected::Invalid && has_zero(&check) {
+            expected = Expected::Special;
         }
         Known {
             check,

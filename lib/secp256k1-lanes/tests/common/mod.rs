@@ -291,7 +291,22 @@ pub(crate) fn multiply(u1: Scalar, u2: Scalar, point: &PublicKey) -> Option<Publ
     }
 }
 
-/// Whether the check's numbers are in their ranges, and its result is infinity.
-pub(crate) fn result_is_infinity(check: &Check) -> bool {
-    parts(check).is_some_and(|(u1, u2, point)| multiply(u1, u2, &point).is_none())
+/// Whether u1 is 0, or the key's x coordinate: then lanes meet infinity on the way. No point has that
+/// x coordinate.
+pub(crate) fn has_zero(check: &Check) -> bool {
+    let u1 = match check.kind {
+        Kind::Ecdsa => &check.message,
+        Kind::Schnorr | Kind::Tweak => &check.s,
+    };
+    check.key[1..] == [0; 32] || Scalar::from_bytes(u1).is_zero()
+}
+
+/// Whether the check's numbers are in their ranges, and u1 G and u2 P are no points, or are equal or
+/// opposite points.
+pub(crate) fn sum_is_special(check: &Check) -> bool {
+    parts(check).is_some_and(|(u1, u2, point)| {
+        let points = [multiply(u1, Scalar::ZERO, &point), multiply(Scalar::ZERO, u2, &point)];
+        let [Some(a), Some(b)] = points else { return true };
+        a.x_only_public_key().0 == b.x_only_public_key().0
+    })
 }

@@ -17,7 +17,6 @@ pub(crate) const GENERATOR_WIDTH: usize = 10;
 
 pub(crate) const POSITIONS: usize = HALF_BITS / POINT_WIDTH;
 pub(crate) const GENERATOR_POSITIONS: usize = HALF_BITS / GENERATOR_WIDTH;
-pub(crate) const STRIDE: usize = GENERATOR_WIDTH / POINT_WIDTH;
 
 /// Blocks of the comb for keys that repeat, the positions of one, and its bits.
 pub(crate) const BLOCKS: usize = 4;
@@ -92,7 +91,7 @@ impl Halves {
     /// the lanes represent 1 by 1 or by n + 1, and leave out low columns of products. Other scalars
     /// have one pair.
     fn candidates(u: Scalar) -> Vec<Self> {
-        let error = BigInt::from(1) << 320;
+        let error = BigInt::from(1) << 369;
         let mut all: Vec<Self> = Vec::new();
         for errors in [
             [0, 0],
@@ -184,65 +183,64 @@ fn value(digits: &[i64; 2]) -> Scalar {
     Scalar::small(digits[0]) + Scalar::small(digits[1]) * Scalar::LAMBDA
 }
 
-/// The steps of u1 G + u2 P.
+/// The steps of u1 G and u2 P, and of their sum.
 pub(crate) struct Schedule {
     road: Road,
-    /// What each position adds in multiples of G, and of P. Position 0 is the lowest. On the comb
-    /// the tables of a block have multiples of 2 to its distance.
+    u1: Scalar,
+    u2: Scalar,
+    /// What each position adds, in multiples of G, and of P. Position 0 is the lowest. Tables of G
+    /// belong to a position; those of P belong to a block of the comb. Each has multiples of 2 to
+    /// its distance.
     generator: Vec<Scalar>,
     point: Vec<Scalar>,
 }
 
-/// A step of a [`Schedule`] that can be made special.
+/// A step of a [`Schedule`]: two points are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The entries of u1 are added to those of u2.
-    Sum { position: usize },
+    /// Positions of G from `first` on, `each` and at most as many after them.
+    Generator { first: usize, each: usize },
     /// The sum of a position above the lowest block, with those of the blocks that were added to
     /// it, is added to that of a block below.
     Block { position: usize },
     /// The sum of a position is added to 32 times what the positions above it made.
     Walk { position: usize },
+    /// u1 G and u2 P.
+    Last,
 }
 
 impl Step {
     pub(crate) fn all(road: Road) -> impl Iterator<Item = Self> {
-        let sums = (0..GENERATOR_POSITIONS).map(|position| Self::Sum {
-            position: position * STRIDE,
+        // Neighbours are added, then neighbours of these sums. The last one waits if it has none.
+        let pairs = [1, 2, 4, 8].into_iter().flat_map(|each| {
+            let firsts = (0..GENERATOR_POSITIONS - each).step_by(2 * each);
+            firsts.map(move |first| Self::Generator { first, each })
         });
         let blocks = (road.positions()..POSITIONS).map(|position| Self::Block { position });
         let walk = (0..road.positions() - 1).map(|position| Self::Walk { position });
-        sums.chain(blocks).chain(walk)
-    }
-
-    /// Whether a multiple of G is added to one of P. If not, the points are multiples of P alone,
-    /// and equal for no key.
-    pub(crate) fn depends_on_key(self) -> bool {
-        match self {
-            Self::Block { position } => position < 2 * BLOCK_POSITIONS || position.is_multiple_of(STRIDE),
-            Self::Sum { .. } | Self::Walk { .. } => true,
-        }
+        pairs.chain(blocks).chain(walk).chain([Self::Last])
     }
 }
 
 impl Schedule {
-    pub(crate) fn new(road: Road, u1: Scalar, u2: Scalar) -> Self {
-        Self::of_halves(road, &Halves::new(u1), &Halves::new(u2))
-    }
-
     fn of_halves(road: Road, u1: &Halves, u2: &Halves) -> Self {
-        let mut generator = vec![Scalar::ZERO; POSITIONS];
-        for (position, digits) in u1.digits(GENERATOR_WIDTH).iter().enumerate() {
-            generator[position * STRIDE] = value(digits);
+        let values = |halves: &Halves, width: usize| halves.digits(width).iter().map(value).collect();
+        let mut generator: Vec<Scalar> = values(u1, GENERATOR_WIDTH);
+        for (position, value) in generator.iter_mut().enumerate() {
+            *value = *value * power_of_two(position * GENERATOR_WIDTH);
         }
-        let mut point: Vec<Scalar> = u2.digits(POINT_WIDTH).iter().map(value).collect();
-        for values in [&mut generator, &mut point] {
-            for (position, value) in values.iter_mut().enumerate() {
-                let block = position / road.positions();
-                *value = *value * power_of_two(block * road.positions() * POINT_WIDTH);
-            }
+        let mut point: Vec<Scalar> = values(u2, POINT_WIDTH);
+        for (position, value) in point.iter_mut().enumerate() {
+            let block = position / road.positions();
+            *value = *value * power_of_two(block * road.positions() * POINT_WIDTH);
         }
-        Self { road, generator, point }
+        Self {
+            road,
+            u1: u1.scalar(),
+            u2: u2.scalar(),
+            generator,
+            point,
+        }
     }
 
     /// Whether u1 G + u2 (d G) meets a special case, by any choice of halves that lanes may make.
@@ -251,16 +249,18 @@ impl Schedule {
         let mut all = all_u1
             .iter()
             .flat_map(|u1| all_u2.iter().map(move |u2| Self::of_halves(road, u1, u2)));
-        all.any(|schedule| schedule.is_special(d))
+        all.any(|schedule| schedule.special_step(d).is_some())
     }
 
-    /// The two points that a step adds, each as multiples of G and of P.
-    fn operands(&self, step: Step) -> [[Scalar; 2]; 2] {
+    /// The two points that a step adds if P = d G, as multiples of G; or as multiples of P, for
+    /// steps that add such ones.
+    fn operands(&self, step: Step, d: Scalar) -> [Scalar; 2] {
+        let sum = |values: &[Scalar]| values.iter().fold(Scalar::ZERO, |sum, value| sum + *value);
         match step {
-            Step::Sum { position } => [
-                [self.generator[position], Scalar::ZERO],
-                [Scalar::ZERO, self.point[position]],
-            ],
+            Step::Generator { first, each } => {
+                let end = GENERATOR_POSITIONS.min(first + 2 * each);
+                [&self.generator[first..first + each], &self.generator[first + each..end]].map(sum)
+            }
             Step::Block { position } => {
                 let (block, offset) = (position / BLOCK_POSITIONS, position % BLOCK_POSITIONS);
                 // The upper half of four blocks is added to the lower half, then that of two.
@@ -273,43 +273,28 @@ impl Schedule {
             Step::Walk { position } => {
                 let times = Scalar::small(1 << POINT_WIDTH);
                 let above = (position + 1..self.road.positions()).rev();
-                let above = above.fold([Scalar::ZERO; 2], |[g, p], position| {
-                    let [other_g, other_p] = self.all_blocks(position);
-                    [g * times + other_g, p * times + other_p]
-                });
-                [above.map(|sum| sum * times), self.all_blocks(position)]
+                let above = above.fold(Scalar::ZERO, |sum, position| sum * times + self.all_blocks(position));
+                [above * times, self.all_blocks(position)]
             }
+            Step::Last => [self.u1, self.u2 * d],
         }
     }
 
     /// What a position of the lowest block and those of the other blocks add together.
-    fn all_blocks(&self, position: usize) -> [Scalar; 2] {
+    fn all_blocks(&self, position: usize) -> Scalar {
         self.sums((position..POSITIONS).step_by(self.road.positions()))
     }
 
     /// What these positions add together, of those that there are.
-    fn sums(&self, positions: impl Iterator<Item = usize>) -> [Scalar; 2] {
+    fn sums(&self, positions: impl Iterator<Item = usize>) -> Scalar {
         let positions = positions.filter(|position| *position < POSITIONS);
-        positions.fold([Scalar::ZERO; 2], |[g, p], position| {
-            [g + self.generator[position], p + self.point[position]]
-        })
+        positions.fold(Scalar::ZERO, |sum, position| sum + self.point[position])
     }
 
-    /// The d for which a step adds equal points, or opposite ones.
-    pub(crate) fn special_log(&self, step: Step, are_opposite: bool) -> Scalar {
-        let [[g, p], [other_g, other_p]] = self.operands(step);
-        let (g, p) = if are_opposite {
-            (g + other_g, p + other_p)
-        } else {
-            (g - other_g, p - other_p)
-        };
-        -g * p.invert()
-    }
-
-    /// Whether a step adds equal or opposite points if P = d G.
-    fn is_special(&self, d: Scalar) -> bool {
-        Step::all(self.road).any(|step| {
-            let [a, b] = self.operands(step).map(|[g, p]| g + p * d);
+    /// A step that adds equal or opposite points if P = d G.
+    fn special_step(&self, d: Scalar) -> Option<Step> {
+        Step::all(self.road).find(|step| {
+            let [a, b] = self.operands(*step, d);
             a == b || a == -b
         })
     }

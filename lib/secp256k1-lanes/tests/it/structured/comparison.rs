@@ -3,7 +3,7 @@
 use super::{Points, SEED};
 use crate::common::known::{Expected, Known, Tables};
 use crate::common::model::{Road, Schedule};
-use crate::common::{Rng, has_small_r, parts, reference, result_is_infinity};
+use crate::common::{Rng, has_small_r, has_zero, parts, reference, sum_is_special};
 use secp256k1::{Secp256k1, VerifyOnly};
 use secp256k1_lanes::{BATCH, Backend, Check, Kind, Verdict, Verifier};
 use std::collections::HashMap;
@@ -12,8 +12,9 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Cause {
     SmallR,
-    Infinity,
-    /// A step of the schedule adds equal or opposite points.
+    /// u1 G and u2 P have no sum that the formulas know, or one of the numbers is 0.
+    Sum,
+    /// Another step of the schedule adds equal or opposite points.
     Special,
 }
 
@@ -21,10 +22,10 @@ fn cause(check: &Check, road: Road, points: &Points) -> Option<Cause> {
     if has_small_r(check) {
         return Some(Cause::SmallR);
     }
-    let (u1, u2, point) = parts(check)?;
-    if result_is_infinity(check) {
-        return Some(Cause::Infinity);
+    if has_zero(check) || sum_is_special(check) {
+        return Some(Cause::Sum);
     }
+    let (u1, u2, point) = parts(check)?;
     let d = points.logs.get(&point.serialize())?;
     Schedule::may_be_special(road, u1, u2, *d).then_some(Cause::Special)
 }
@@ -128,7 +129,7 @@ pub(super) fn among_others(
             match expected {
                 Expected::Valid => batch.push((check, Verdict::Valid)),
                 Expected::Invalid => batch.push((check, Verdict::Invalid)),
-                Expected::SmallR | Expected::Infinity => {}
+                Expected::SmallR | Expected::Special => {}
             }
         }
         // One in each stretch of the batch, so that no check is replaced twice.
