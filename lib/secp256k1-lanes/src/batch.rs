@@ -8,6 +8,8 @@
 //! | BIP340 | the key with an even y | s | -challenge | r | even |
 //! | tweak | the internal key with an even y | the tweak | 1 | the tweaked key's | as given |
 //!
+//! The points of tweaks are not multiplied. So tweaks have words of their own, after all others.
+//!
 //! A lane ends in one of three masks: `refused` (a number out of its range: certainly invalid),
 //! `unsure` (a special case, which is not computed), or neither: then the comparison decides
 //! (`compare.rs`).
@@ -17,7 +19,7 @@ use crate::compare::{Asked, Comparison};
 use crate::curve::Curve;
 use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
-use crate::keys::{Key, Keys};
+use crate::keys::{Key, Keys, on_own_curve};
 use crate::multiply::{Halves, Workspace};
 use crate::number::{self, N, N_HALF, Number, P, P_MINUS_N};
 use crate::positions::{BLOCKS, SIDE_BY_SIDE};
@@ -39,7 +41,7 @@ pub(crate) struct Batch<W: Word> {
     read: Vec<Option<Numbers>>,
     /// The numbers of their keys.
     key_numbers: Vec<Option<u16>>,
-    /// The checks in the order in which they are computed.
+    /// The checks in the order in which they are computed; [`NO_CHECK`] for a lane without one.
     order: Vec<u16>,
     /// What is asked of the results.
     asked: Vec<Asked<W>>,
@@ -54,6 +56,8 @@ pub(crate) struct Batch<W: Word> {
     tables: Vec<W>,
     workspace: Workspace<W>,
     comparison: Comparison<W>,
+    /// Special cases that the multiplication of keys met.
+    met: Vec<W::Mask>,
 }
 
 impl<W: Word> Default for Batch<W> {
@@ -75,6 +79,7 @@ impl<W: Word> Default for Batch<W> {
             tables: Vec::new(),
             workspace: Workspace::default(),
             comparison: Comparison::default(),
+            met: Vec::new(),
         }
     }
 }
@@ -84,7 +89,7 @@ impl<W: Word> Default for Batch<W> {
 struct Numbers {
     key: Key,
     key_odd: bool,
-    is_ecdsa: bool,
+    kind: Kind,
     wanted: Number,
     result_odd: bool,
     first: Number,
@@ -94,6 +99,9 @@ struct Numbers {
 }
 
 const ONE: Number = [1, 0, 0, 0];
+
+/// A lane without a check.
+const NO_CHECK: u16 = u16::MAX;
 
 /// SHA-256 after the tag of BIP340's challenges.
 fn tagged() -> Sha256 {
@@ -122,7 +130,7 @@ fn read(check: &Check) -> Option<Numbers> {
     let plain = Numbers {
         key: key_x,
         key_odd: false,
-        is_ecdsa: check.kind == Kind::Ecdsa,
+        kind: check.kind,
         wanted: r,
         result_odd: false,
         first: s,
@@ -189,36 +197,31 @@ impl<W: Word> Batch<W> {
         self.clear();
         self.read(checks);
         self.comb.choose(&mut self.keys, &mut self.key_numbers, &mut self.order);
-        // The walk takes words in groups. Words beyond the checks are filled with stand-ins, and
-        // refused.
-        let words = checks.len().div_ceil(W::LANES).next_multiple_of(SIDE_BY_SIDE);
-        for word in 0..words {
-            self.take(word * W::LANES);
+        let multiplied = self.put_tweaks_last();
+        for first in (0..self.order.len()).step_by(W::LANES) {
+            self.take(first);
         }
-        W::vectorize(
-            #[inline(always)]
-            || {
-                self.keys.make_points(curve);
-                self.comb.append_points(&mut self.keys.points, &mut self.keys.unsure);
-            },
-        );
         W::vectorize(
             #[inline(always)]
             || self.split_scalars(),
         );
-        self.workspace.make_tables(&self.keys.points, &mut self.keys.unsure);
         self.workspace
             .multiply_generator(curve, &self.halves, &mut self.unsure);
-        self.workspace
-            .multiply_points(curve, &self.comb, &self.tables, &self.halves, &mut self.unsure);
+        self.multiply_keys(curve, multiplied);
         W::vectorize(
             #[inline(always)]
             || {
-                self.look_at_keys();
+                for asked in &self.asked[multiplied..] {
+                    let point = on_own_curve(curve.b, &asked.key_x);
+                    self.workspace.points.push(point.jacobian());
+                }
                 self.compare(curve);
             },
         );
         for (index, &check) in self.order.iter().enumerate() {
+            if check == NO_CHECK {
+                continue;
+            }
             let is_set = |masks: &[W::Mask]| masks[index / W::LANES].bits() >> (index % W::LANES) & 1 == 1;
             let check = if is_planted::<W>(Fault::Order) {
                 index
@@ -254,10 +257,25 @@ impl<W: Word> Batch<W> {
     fn read(&mut self, checks: &[Check]) {
         for check in checks {
             let numbers = read(check);
-            let key = numbers.as_ref().map(|numbers| self.keys.number(&numbers.key));
+            let multiplied = numbers.as_ref().filter(|numbers| numbers.kind != Kind::Tweak);
+            let key = multiplied.map(|numbers| self.keys.number(&numbers.key));
             self.read.push(numbers);
             self.key_numbers.push(key);
         }
+    }
+
+    /// Puts tweaks into words of their own, after those of all other checks. Returns how many words
+    /// the others have.
+    fn put_tweaks_last(&mut self) -> usize {
+        let read = &self.read;
+        let is_tweak =
+            |check: &u16| read[usize::from(*check)].as_ref().is_some_and(|numbers| numbers.kind == Kind::Tweak);
+        self.order.sort_by_key(is_tweak);
+        let others = self.order.partition_point(|check| !is_tweak(check));
+        let words = others.div_ceil(W::LANES);
+        let empty = words * W::LANES - others;
+        self.order.splice(others..others, std::iter::repeat_n(NO_CHECK, empty));
+        words
     }
 
     /// Takes the checks of one word, from this index of the order on. Lanes without a check, and
@@ -268,20 +286,18 @@ impl<W: Word> Batch<W> {
         let [mut refused, mut unsure, mut key_odd, mut is_ecdsa, mut result_odd] = [0; 5];
         for lane in 0..W::LANES {
             let bit = 1 << lane;
-            let numbers_of = |&check: &u16| {
-                let check = usize::from(check);
-                Some((self.read[check].as_ref()?, self.key_numbers[check]?))
-            };
-            let Some((read, key)) = self.order.get(first + lane).and_then(numbers_of) else {
+            let check = self.order.get(first + lane).map(|&check| usize::from(check));
+            let read = check.and_then(|check| self.read.get(check)?.as_ref().zip(self.key_numbers.get(check)));
+            let Some((read, key)) = read else {
                 refused |= bit;
                 continue;
             };
             let set = |bits: &mut u8, yes: bool| *bits |= if yes { bit } else { 0 };
             set(&mut unsure, read.unsure);
             set(&mut key_odd, read.key_odd);
-            set(&mut is_ecdsa, read.is_ecdsa);
+            set(&mut is_ecdsa, read.kind == Kind::Ecdsa);
             set(&mut result_odd, read.result_odd);
-            tables[lane] = key.into();
+            tables[lane] = key.unwrap_or_default().into();
             let all = [read.key, read.wanted, read.first, read.second, read.divisor];
             for (lanes, number) in numbers.iter_mut().zip(all) {
                 lanes[lane] = number;
@@ -324,10 +340,42 @@ impl<W: Word> Batch<W> {
         }
     }
 
+    /// Multiplies the keys of the first so many words.
+    fn multiply_keys(&mut self, curve: &Curve, words: usize) {
+        self.workspace.points.clear();
+        if words == 0 {
+            return;
+        }
+        W::vectorize(
+            #[inline(always)]
+            || {
+                self.keys.make_points(curve);
+                self.comb.append_points(&mut self.keys.points, &mut self.keys.unsure);
+            },
+        );
+        self.workspace.make_tables(&self.keys.points, &mut self.keys.unsure);
+        // The walk takes words in groups. The last group may have words of tweaks, or stand-ins.
+        let (all, together) = (self.halves.len(), words.next_multiple_of(SIDE_BY_SIDE));
+        self.tables.resize(all.max(together), W::splat(0));
+        self.halves.resize(all.max(together), self.halves[0]);
+        self.met.clear();
+        self.met.resize(together, W::Mask::from_bits(0));
+        let (tables, halves) = (&self.tables[..together], &self.halves[..together]);
+        self.workspace.multiply_points(curve, &self.comb, tables, halves, &mut self.met);
+        for (unsure, met) in self.unsure[..words].iter_mut().zip(&self.met) {
+            *unsure = unsure.or(*met);
+        }
+        self.workspace.points.truncate(words);
+        W::vectorize(
+            #[inline(always)]
+            || self.look_at_keys(words),
+        );
+    }
+
     /// Makes checks unsure whose keys' tables met a special case.
     #[inline(always)]
-    fn look_at_keys(&mut self) {
-        for (word, numbers) in self.tables.iter().enumerate() {
+    fn look_at_keys(&mut self, words: usize) {
+        for (word, numbers) in self.tables[..words].iter().enumerate() {
             let on_comb = word < self.comb.check_words && !is_planted::<W>(Fault::BlockUnsure);
             let blocks = if on_comb { BLOCKS } else { 1 };
             for &first in &self.comb.first_tables[..blocks] {
@@ -409,14 +457,14 @@ pub(crate) mod tests {
     /// A special case in a table of any block makes a check unsure.
     pub(crate) fn tables_of_all_blocks_are_looked_at() {
         let mut batch = Batch::<u64>::default();
-        let check = check(Kind::Tweak, key(2, &ONE), ONE, ONE);
+        let check = check(Kind::Schnorr, key(2, &ONE), ONE, ONE);
         batch.verify(&[check; 4], &mut [Verdict::Valid; 4]);
         assert_eq!((batch.comb.key_words, batch.comb.check_words), (1, 4));
         for table in batch.comb.first_tables {
             batch.keys.unsure.fill(false);
             batch.keys.unsure[table as usize] = true;
             batch.unsure.fill(false);
-            batch.look_at_keys();
+            batch.look_at_keys(4);
             assert_eq!(batch.unsure, [true; 4]);
         }
     }

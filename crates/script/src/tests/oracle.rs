@@ -421,7 +421,12 @@ fn right_answers_make_the_ordinary_run() {
     eprintln!("{tally:?}");
     assert!(tally.right_with_records > count / 20, "{tally:?}");
     assert!(tally.misled > count / 50, "{tally:?}");
-    assert!(tally.passed > count / 10 && tally.guessed > count / 1000, "{tally:?}");
+    assert!(tally.passed > count / 10, "{tally:?}");
+    if count < 10_000 {
+        // So few may have none of the rare kinds.
+        return;
+    }
+    assert!(tally.guessed > count / 1000, "{tally:?}");
     assert!(
         tally.passed_again > count / 500 && tally.understated > count / 5000,
         "{tally:?}"
