@@ -3,8 +3,8 @@
 //! Most of a check is doublings, from each position of the digits to the next. With tables of P,
 //! 2^35 P, 2^70 P and 2^105 P, the positions fall into blocks that are walked side by side, with
 //! the doublings of one block (Lim and Lee, "More flexible exponentiation with precomputation",
-//! 1994). The generator has such tables anyway. Those of a key cost 105 doublings and three tables,
-//! about 1,050 field multiplications. Each check with them saves about 760 of 1,510.
+//! 1994). Those tables of a key cost 105 doublings and three tables, about 1,050 field
+//! multiplications. Each check with them saves about 760.
 //!
 //! Words of checks are walked in groups, and a group walks as one. So the checks of a batch are put
 //! in an order: first whole groups of checks with the most frequent keys, which take the comb. All

@@ -89,7 +89,7 @@ impl Curve {
         }
     }
 
-    /// The curve secp256k1. Its tables are made at the first call, in about three milliseconds.
+    /// The curve secp256k1. Its tables are made at the first call, in a few milliseconds.
     pub(crate) fn secp256k1() -> &'static Self {
         static CURVE: OnceLock<Curve> = OnceLock::new();
         CURVE.get_or_init(|| Self::new(7, BETA, GENERATOR))

@@ -34,7 +34,9 @@
 //! ([`Verifier::verify_with`]). Special cases are
 //!
 //! - an ECDSA signature with an r below p - n, which stands for two x coordinates;
-//! - an addition of two equal or opposite points on the way, and a result at infinity.
+//! - an addition of two equal or opposite points on the way, u1 G and u2 P among them, and a result
+//!   at infinity;
+//! - a message of 0 in ECDSA, an s of 0 in BIP340, a tweak of 0.
 //!
 //! Random signatures meet them with a probability below 2^-100. A forger can build them. One check
 //! in a special case changes no other verdict of its batch.
@@ -46,10 +48,10 @@
 //!   want.
 //! - Any bytes are allowed. A number out of its range, or a key that is no point, is invalid. There
 //!   are no errors, and no panics.
-//! - Checks are verified in batches of [`BATCH`]. A batch below 32 checks takes as long as one of
-//!   32 on eight lanes.
+//! - Checks are verified in batches of [`BATCH`]. A batch below 32 signatures takes nearly as long
+//!   as one of 32 on eight lanes. Tweaks take a fifth of a signature's time.
 //! - A verifier keeps its working memory. Every thread should have a verifier of its own. All share
-//!   tables of 256 KiB, which the first verification makes.
+//!   tables of 832 KiB, which the first verification makes in a few milliseconds.
 //! - Nothing runs in constant time. Keys, signatures and messages must be public.
 //!
 //! # Algorithm
@@ -60,32 +62,37 @@
 //! 1. Numbers are in five limbs of 52 bits, and each limb is a vector with one check a lane. This
 //!    is what the multiply-add instructions of IFMA are made for (Gueron and Krasnov, "Accelerating
 //!    big integer arithmetic using Intel IFMA extensions", 2016).
-//! 2. Keys are lifted by a power (p + 1) / 4, with the addition chain of libsecp256k1.
-//! 3. 1 / s is shared over the batch by Montgomery's trick ("Speeding the Pollard and elliptic
+//! 2. 1 / s is shared over the batch by Montgomery's trick ("Speeding the Pollard and elliptic
 //!    curve methods of factorization", 1987). The one inversion that is left follows Bernstein and
 //!    Yang ("Fast constant-time gcd computation and modular inversion", 2019), in variable time.
 //!    Products modulo n are Montgomery's ("Modular multiplication without trial division", 1985).
-//! 4. u1 and u2 are each split into two halves (Gallant, Lambert and Vanstone, "Faster point
+//! 3. u1 and u2 are each split into two halves (Gallant, Lambert and Vanstone, "Faster point
 //!    multiplication on elliptic curves with efficient endomorphisms", 2001). Halves are made odd,
 //!    so that each of their digits is odd (Hamburg, "Fast and compact elliptic-curve cryptography",
 //!    2012, section 3.3). No digit is 0, so all lanes have one schedule.
-//! 5. The four products are interleaved over one row of doublings (Straus, "Addition chains of
-//!    vectors", 1964; Moeller, "Algorithms for multi-exponentiation", 2001). Windows have 5 bits
-//!    for P and 10 bits for G. All points that are added at one position are first added up in
-//!    affine coordinates, with shared inversions.
-//! 6. What remains is in Jacobian coordinates: 125 doublings and 25 mixed additions. A doubling is
-//!    dbl-2009-l of the Explicit-Formulas Database, with 4 X Y^2 as a product. An addition is
-//!    madd-2004-hmv of the same.
+//! 4. u1 G is a sum of 26 entries of tables that are made once, one table for each position of
+//!    digits of 10 bits (Brickell, Gordon, McCurley and Wilson, "Fast exponentiation with
+//!    precomputation", 1992). They are added up in affine coordinates, with shared inversions.
+//! 5. P is known by x and the parity of y. No square root is taken: with c = x^3 + 7, the point
+//!    (c x, c^2) is on the curve y^2 = x^3 + 7 c^3, where P is without its y. u2 P is computed
+//!    there, as in libsecp256k1's multiplication of x coordinates.
+//! 6. The two products of u2 are interleaved over one row of doublings (Straus, "Addition chains of
+//!    vectors", 1964; Moeller, "Algorithms for multi-exponentiation", 2001), in windows of 5 bits.
+//!    Both points of a position are first added up in affine coordinates. What remains is in
+//!    Jacobian coordinates: 125 doublings and 25 mixed additions. A doubling is dbl-2009-l of the
+//!    Explicit-Formulas Database, with 4 X Y^2 as a product. An addition is madd-2004-hmv of the
+//!    same.
 //! 7. A key that repeats in a batch has tables of 2^35 P, 2^70 P and 2^105 P too, one for each of
 //!    four blocks of positions. The blocks are walked side by side, with 30 doublings and 6 mixed
 //!    additions (Lim and Lee, "More flexible exponentiation with precomputation", 1994).
-//! 8. The result is compared without an inversion: x Z^2 = X. A result with Z = 0, or one that is
-//!    not on the curve, is `CannotTell`.
+//! 8. The wanted x coordinate, u1 G and u2 P leave one y that the key can have. The check holds if
+//!    its square is c, and its parity is the key's (`compare.rs`). That takes one inversion, which
+//!    is shared. A result that is not on its curve is `CannotTell`.
 //!
 //! Formulas do not ask whether their case is the general one. In a special case a denominator is 0.
-//! An affine sum reports that. A Jacobian one multiplies the denominator into Z, which stays 0.
-//! `point.rs` has the argument, and `docs/signatures.md` of the project has all such states, each
-//! with its mask and its test.
+//! An affine sum and the comparison report that. A Jacobian one multiplies the denominator into Z,
+//! which stays 0, and the comparison divides by Z. `point.rs` has the argument, and
+//! `docs/signatures.md` of the project has all such states, each with its mask and its test.
 //!
 //! # Modules in reading order
 //!
@@ -95,7 +102,8 @@
 //! - `keys`: the keys of a batch, each once.
 //! - `positions`: how scalars are cut into digits and blocks.
 //! - `comb`: further tables for keys that repeat.
-//! - `multiply`: sums u1 G + u2 P of many points.
+//! - `multiply`: u1 G, and u2 P of many points.
+//! - `compare`: whether these are what a check asks for.
 //! - `point`, `field`: formulas, shared inversions, arithmetic modulo p.
 //! - `scalar`: arithmetic modulo n, halves and digits.
 //! - `inverse`, `number`, `curve`: one inversion, plain numbers, the tables of G.
