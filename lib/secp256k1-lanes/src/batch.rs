@@ -8,7 +8,8 @@
 //! | BIP340 | the key with an even y | s | -challenge | r | even |
 //! | tweak | the internal key with an even y | the tweak | 1 | the tweaked key's | as given |
 //!
-//! The points of tweaks are not multiplied. So tweaks have words of their own, after all others.
+//! The keys of tweaks are not multiplied. So tweaks have words of their own, after all others, and
+//! refused checks share these.
 //!
 //! A lane ends in one of three masks: `refused` (a number out of its range: certainly invalid),
 //! `unsure` (a special case, which is not computed), or neither: then the comparison decides
@@ -197,7 +198,8 @@ impl<W: Word> Batch<W> {
         self.clear();
         self.read(checks);
         self.comb.choose(&mut self.keys, &mut self.key_numbers, &mut self.order);
-        let multiplied = self.put_tweaks_last();
+        let multiplied = self.put_multiplied_first();
+        debug_assert!(self.comb.check_words <= multiplied);
         for first in (0..self.order.len()).step_by(W::LANES) {
             self.take(first);
         }
@@ -205,8 +207,7 @@ impl<W: Word> Batch<W> {
             #[inline(always)]
             || self.split_scalars(),
         );
-        self.workspace
-            .multiply_generator(curve, &self.halves, &mut self.unsure);
+        self.workspace.multiply_generator(curve, &self.halves, &mut self.unsure);
         self.multiply_keys(curve, multiplied);
         W::vectorize(
             #[inline(always)]
@@ -264,17 +265,18 @@ impl<W: Word> Batch<W> {
         }
     }
 
-    /// Puts tweaks into words of their own, after those of all other checks. Returns how many words
-    /// the others have.
-    fn put_tweaks_last(&mut self) -> usize {
-        let read = &self.read;
-        let is_tweak =
-            |check: &u16| read[usize::from(*check)].as_ref().is_some_and(|numbers| numbers.kind == Kind::Tweak);
-        self.order.sort_by_key(is_tweak);
-        let others = self.order.partition_point(|check| !is_tweak(check));
-        let words = others.div_ceil(W::LANES);
-        let empty = words * W::LANES - others;
-        self.order.splice(others..others, std::iter::repeat_n(NO_CHECK, empty));
+    /// Puts checks whose keys are multiplied into the first words. Returns how many words these
+    /// are. Tweaks and refused checks come after them, in words of their own.
+    fn put_multiplied_first(&mut self) -> usize {
+        let numbers = &self.key_numbers;
+        let has_no_key = |check: &u16| numbers[usize::from(*check)].is_none();
+        // The order of the others, which the comb has chosen, stays.
+        self.order.sort_by_key(has_no_key);
+        let multiplied = self.order.partition_point(|check| !has_no_key(check));
+        let words = multiplied.div_ceil(W::LANES);
+        let empty = words * W::LANES - multiplied;
+        self.order
+            .splice(multiplied..multiplied, std::iter::repeat_n(NO_CHECK, empty));
         words
     }
 
@@ -283,7 +285,7 @@ impl<W: Word> Batch<W> {
     fn take(&mut self, first: usize) {
         let mut numbers = [[ONE; LANES_MAX]; 5];
         let mut tables = [0; LANES_MAX];
-        let [mut refused, mut unsure, mut key_odd, mut is_ecdsa, mut result_odd] = [0; 5];
+        let [mut refused, mut unsure, mut key_odd, mut parity_counts, mut result_odd] = [0; 5];
         for lane in 0..W::LANES {
             let bit = 1 << lane;
             let check = self.order.get(first + lane).map(|&check| usize::from(check));
@@ -295,7 +297,7 @@ impl<W: Word> Batch<W> {
             let set = |bits: &mut u8, yes: bool| *bits |= if yes { bit } else { 0 };
             set(&mut unsure, read.unsure);
             set(&mut key_odd, read.key_odd);
-            set(&mut is_ecdsa, read.kind == Kind::Ecdsa);
+            set(&mut parity_counts, read.kind != Kind::Ecdsa);
             set(&mut result_odd, read.result_odd);
             tables[lane] = key.unwrap_or_default().into();
             let all = [read.key, read.wanted, read.first, read.second, read.divisor];
@@ -315,7 +317,7 @@ impl<W: Word> Batch<W> {
                     key_odd: W::Mask::from_bits(key_odd),
                     x: Fe::from_numbers(&wanted),
                     odd: W::Mask::from_bits(result_odd),
-                    either_parity: W::Mask::from_bits(is_ecdsa),
+                    parity_counts: W::Mask::from_bits(parity_counts),
                 });
                 self.first.push(Scalar::from_numbers(&first));
                 self.second.push(Scalar::from_numbers(&second));
@@ -355,13 +357,15 @@ impl<W: Word> Batch<W> {
         );
         self.workspace.make_tables(&self.keys.points, &mut self.keys.unsure);
         // The walk takes words in groups. The last group may have words of tweaks, or stand-ins.
+        // What is computed for them is dropped.
         let (all, together) = (self.halves.len(), words.next_multiple_of(SIDE_BY_SIDE));
         self.tables.resize(all.max(together), W::splat(0));
         self.halves.resize(all.max(together), self.halves[0]);
         self.met.clear();
         self.met.resize(together, W::Mask::from_bits(0));
         let (tables, halves) = (&self.tables[..together], &self.halves[..together]);
-        self.workspace.multiply_points(curve, &self.comb, tables, halves, &mut self.met);
+        self.workspace
+            .multiply_points(curve, &self.comb, tables, halves, &mut self.met);
         for (unsure, met) in self.unsure[..words].iter_mut().zip(&self.met) {
             *unsure = unsure.or(*met);
         }
@@ -370,6 +374,12 @@ impl<W: Word> Batch<W> {
             #[inline(always)]
             || self.look_at_keys(words),
         );
+    }
+
+    /// Whether sums of multiples of the keys met special cases.
+    #[cfg(test)]
+    pub(crate) fn met_special_cases(&self) -> bool {
+        self.met.iter().any(|met| met.bits() != 0)
     }
 
     /// Makes checks unsure whose keys' tables met a special case.

@@ -18,8 +18,8 @@ use std::sync::OnceLock;
 /// How checks are computed.
 ///
 /// Times are for one ECDSA check in batches of 256 on a core of an AMD EPYC (Zen 5), and ratios are
-/// to libsecp256k1, which takes 38.5 us there. A [`Kind::Tweak`](crate::Kind::Tweak) takes a fifth of
-/// the time.
+/// to libsecp256k1, which takes 38.5 us there. A [`Kind::Tweak`](crate::Kind::Tweak) takes a fifth
+/// of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// Eight lanes of AVX-512 with IFMA: 4.8 us, ratio 8.0.
@@ -27,12 +27,12 @@ pub enum Backend {
     /// Eight lanes of AVX-512 without IFMA: 9.9 us, ratio 3.9. Batches of fewer than 8 signatures
     /// are slower than libsecp256k1.
     Avx512F,
-    /// Four lanes of AVX-IFMA. An estimate of the ratio: 4.1, measured on an Intel Xeon with the same
-    /// code on sixteen registers and the encoding of AVX-512 for the two instructions. Processors
-    /// with narrower multipliers are slower.
+    /// Four lanes of AVX-IFMA. An estimate of the ratio: 4.1, measured on an Intel Xeon with the
+    /// same code on sixteen registers and the encoding of AVX-512 for the two instructions.
+    /// Processors with narrower multipliers are slower.
     AvxIfma,
-    /// Four lanes of AVX2 with FMA: 13.8 us, ratio 2.8. Batches of fewer than 6 signatures are slower
-    /// than libsecp256k1.
+    /// Four lanes of AVX2 with FMA: 13.8 us, ratio 2.8. Batches of fewer than 6 signatures are
+    /// slower than libsecp256k1.
     Avx2,
     /// Two lanes of NEON. Not measured on any processor.
     Neon,

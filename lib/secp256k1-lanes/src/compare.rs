@@ -14,17 +14,18 @@
 //!   y = N / (2 ya Y Z W), where N = Y^2 + ya^2 W^3 - (r W + xa W + X) D^2, D = X - xa W.
 //! - The check holds if and only if that y is a root of c, and is odd or even as the key says. A
 //!   key that is no point has no such root.
-//! - Some kinds ask for the parity of the result's y, too. That is
-//!   (yb - ya) W / D (xa - r) - ya, where yb = N / (2 ya W^3).
+//! - Some kinds ask for the parity of the result's y, too. That y is
+//!   ((yb - ya) W / D) (xa - r) - ya, where yb = N / (2 ya W^3).
 //!
-//! All denominators of a word are one product. It is 0 where the walk met a special case (Z is 0),
-//! and where A and B are equal or opposite (D is 0): there the check is unsure.
+//! All denominators of a word are one product, 2 ya Y Z W^2 D. It is 0 where the walk met a special
+//! case (Z is 0), and where A and B are equal or opposite (D is 0): there the check is unsure. c,
+//! ya and Y are never 0, since no point has the order 2.
 
 use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
 use crate::keys::right_side;
 use crate::point::{Affine, Jacobian, invert_all};
-use crate::word::{LANES_MAX, Mask, Word, is_odd};
+use crate::word::{Mask, Word, is_odd};
 
 /// What the checks of a word ask for.
 #[derive(Debug)]
@@ -32,10 +33,10 @@ pub(crate) struct Asked<W: Word> {
     /// The key: its x, and whether its y is odd.
     pub(crate) key_x: Fe<W>,
     pub(crate) key_odd: W::Mask,
-    /// The result: its x, and whether its y is odd, if it may not be either.
+    /// The result: its x, and where the parity of its y counts, whether it is odd.
     pub(crate) x: Fe<W>,
     pub(crate) odd: W::Mask,
-    pub(crate) either_parity: W::Mask,
+    pub(crate) parity_counts: W::Mask,
 }
 
 /// What is multiplied with the inverse of a word's denominator.
@@ -45,7 +46,7 @@ struct Numerators<W> {
     square: Fe<W>,
     /// Of y of the key: N, and W D.
     key: [Fe<W>; 2],
-    /// Of y of the result, which is subtracted from that of A: (N - 2 ya^2 W^3) (xa - r), and Y Z.
+    /// Of y of the result plus ya: (N - 2 ya^2 W^3) (xa - r), and Y Z.
     result: [Fe<W>; 2],
 }
 
@@ -82,6 +83,8 @@ impl<W: Word> Comparison<W> {
         points: &[Jacobian<W>],
         unsure: &mut [W::Mask],
     ) {
+        assert_eq!((generator.len(), points.len()), (asked.len(), asked.len()));
+        assert_eq!(unsure.len(), asked.len());
         self.numerators.clear();
         self.denominators.clear();
         for (((asked, a), point), unsure) in asked.iter().zip(generator).zip(points).zip(unsure.iter_mut()) {
@@ -91,16 +94,17 @@ impl<W: Word> Comparison<W> {
             *unsure = unsure.or(on_curve.not());
         }
         invert_all(&mut self.denominators, &mut self.before, &mut |word, zero| {
-            if !is_planted::<W>(Fault::LastSum) {
+            if !is_planted::<W>(Fault::ComparisonZero) {
                 unsure[word] = unsure[word].or(zero);
             }
         });
         self.right.clear();
-        let any_parity = asked
+        let no_parity_counts = asked.iter().all(|asked| asked.parity_counts.bits() == 0);
+        for (((asked, a), numerators), inverse) in asked
             .iter()
-            .all(|asked| asked.either_parity.not().bits() & lanes::<W>() == 0);
-        for (((asked, a), numerators), inverse) in
-            asked.iter().zip(generator).zip(&self.numerators).zip(&self.denominators)
+            .zip(generator)
+            .zip(&self.numerators)
+            .zip(&self.denominators)
         {
             let [n, wd] = &numerators.key;
             let y = n.mul(&wd.mul(inverse)).normalize();
@@ -111,11 +115,11 @@ impl<W: Word> Comparison<W> {
             if !is_planted::<W>(Fault::KeyParity) {
                 right = right.and(is_odd(y.0[0]).xor(asked.key_odd).not());
             }
-            if !any_parity && !is_planted::<W>(Fault::ResultParity) {
+            if !no_parity_counts && !is_planted::<W>(Fault::ResultParity) {
                 let [first, yz] = &numerators.result;
                 let y = first.mul(&yz.mul(inverse)).sub(&a.y).normalize();
                 let parity_is_right = is_odd(y.0[0]).xor(asked.odd).not();
-                right = right.and(parity_is_right.or(asked.either_parity));
+                right = right.and(parity_is_right.or(asked.parity_counts.not()));
             }
             self.right.push(right);
         }
@@ -125,12 +129,7 @@ impl<W: Word> Comparison<W> {
 /// The denominator and the numerators of a word, and the lanes in which both points are on their
 /// curves: all, or something has gone wrong.
 #[inline(always)]
-fn terms<W: Word>(
-    b: u64,
-    asked: &Asked<W>,
-    a: &Affine<W>,
-    point: &Jacobian<W>,
-) -> (Fe<W>, Numerators<W>, W::Mask) {
+fn terms<W: Word>(b: u64, asked: &Asked<W>, a: &Affine<W>, point: &Jacobian<W>) -> (Fe<W>, Numerators<W>, W::Mask) {
     let z = point.z.clear();
     let square = right_side(b, &asked.key_x);
     // W and its powers, D and its square.
@@ -167,16 +166,11 @@ fn terms<W: Word>(
     (denominator, numerators, is_on)
 }
 
-/// A bit for each lane there is.
-fn lanes<W: Word>() -> u8 {
-    u8::MAX >> (LANES_MAX - W::LANES)
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::curve::Curve;
-    use crate::field::square_roots;
+    use crate::field::square_root;
     use crate::keys::on_own_curve;
 
     /// Points that special cases leave, and points that are not on their curves.
@@ -189,7 +183,7 @@ pub(crate) mod tests {
         };
         // The key with x = 1, and its multiple by 1.
         let key = on_own_curve(7, &number(1)).jacobian();
-        let [root] = square_roots(&[number(8)]);
+        let root = square_root(&number(8));
         let equal = Affine { x: number(1), y: root };
         let opposite = Affine {
             y: number(0).sub(&root),
@@ -208,19 +202,29 @@ pub(crate) mod tests {
             (equal, key, true),
             (opposite, key, true),
             (generator, point(8, 65, 1), true),
-            (Affine { x: number(2), ..generator }, key, true),
+            (
+                Affine {
+                    x: number(2),
+                    ..generator
+                },
+                key,
+                true,
+            ),
         ] {
-            for either_parity in [0, 1] {
+            for parity_counts in [false, true] {
                 let asked = Asked {
                     key_x: number(1),
                     key_odd: false,
                     x: number(1),
                     odd: false,
-                    either_parity: either_parity == 1,
+                    parity_counts,
                 };
                 let mut unsure = [false];
-                Comparison::default().compare(7, &[asked], &[a], &[point], &mut unsure);
+                let mut comparison = Comparison::default();
+                comparison.compare(7, &[asked], &[a], &[point], &mut unsure);
                 assert_eq!(unsure, [is_unsure], "{a:?} {point:?}");
+                // None of them has a result with the x coordinate 1.
+                assert_eq!(comparison.right, [false], "{a:?} {point:?}");
             }
         }
     }

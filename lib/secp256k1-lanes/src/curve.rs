@@ -3,12 +3,9 @@
 use crate::field::Fe;
 use crate::number::Number;
 use crate::point::{Affine, invert_all};
-use crate::positions::GENERATOR_POSITIONS;
+use crate::positions::{GENERATOR_POSITIONS, GENERATOR_WIDTH};
 use crate::word::Row;
 use std::sync::OnceLock;
-
-/// Bits of a digit of the generator's scalar.
-pub(crate) const GENERATOR_WIDTH: usize = 10;
 
 /// Entries of each table of the generator: its odd multiples below 2^[`GENERATOR_WIDTH`].
 pub(crate) const GENERATOR_ENTRIES: usize = 1 << (GENERATOR_WIDTH - 1);
@@ -67,7 +64,8 @@ impl Curve {
         for exponent in 1..GENERATOR_WIDTH {
             let added = |index: usize| power(index % GENERATOR_POSITIONS, exponent);
             denominators.clear();
-            denominators.extend((multiples.iter().enumerate()).map(|(index, multiple)| added(index).x.sub(&multiple.x)));
+            denominators
+                .extend((multiples.iter().enumerate()).map(|(index, multiple)| added(index).x.sub(&multiple.x)));
             invert_all(&mut denominators, &mut before, &mut |_, _| {});
             for (index, inverse) in denominators.iter().enumerate() {
                 multiples.push(multiples[index].add(added(index), inverse));

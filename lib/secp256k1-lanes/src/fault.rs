@@ -45,14 +45,14 @@ pub(crate) enum Fault {
     KeyPrefix,
     /// An r that may stand for two x coordinates.
     SmallR,
-    /// The key's y, which the result says, is a root.
+    /// Whether the y that the result demands of the key is a root.
     Root,
     /// A denominator of 0.
     ZeroDenominator,
     /// The inverse of a denominator of 0 is put to 1.
     ZeroReplaced,
     /// A special case of the walk, or of the sum of its result and the generator's.
-    LastSum,
+    ComparisonZero,
     /// A multiple of the key, or of the generator, that is not on its curve.
     OffCurve(usize),
     /// The parity of the key's y.

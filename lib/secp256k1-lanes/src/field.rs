@@ -528,10 +528,9 @@ impl<W: Word> Fe<W> {
     }
 }
 
-/// A root of each number that has one: its power (p + 1) / 4. `N` words are computed side by side,
-/// which hides latency.
+/// A root, if there is one: the power (p + 1) / 4.
 #[inline(always)]
-pub(crate) fn square_roots<W: Word, const N: usize>(numbers: &[Fe<W>; N]) -> [Fe<W>; N] {
+pub(crate) fn square_root<W: Word>(number: &Fe<W>) -> Fe<W> {
     // `x[k]` is the power 2^k - 1. A step squares so often, multiplies by an earlier power, and
     // keeps the product. The exponent is a run of 223 ones, a zero, 22 ones, four zeros, two ones
     // and two zeros, in binary.
@@ -564,19 +563,15 @@ pub(crate) fn square_roots<W: Word, const N: usize>(numbers: &[Fe<W>; N]) -> [Fe
         step(6, 1, 6),
         step(2, 7, 6),
     ];
-    let mut kept = [*numbers; 7];
-    let mut power = *numbers;
+    let mut kept = [*number; 7];
+    let mut power = *number;
     for step in &STEPS {
         for _ in 0..step.squarings {
-            for number in &mut power {
-                *number = number.square();
-            }
+            power = power.square();
         }
         // The last step multiplies by nothing.
         if let Some(factor) = kept.get(step.factor) {
-            for (number, factor) in power.iter_mut().zip(factor) {
-                *number = number.mul(factor);
-            }
+            power = power.mul(factor);
         }
         kept[step.keep] = power;
     }

@@ -2,7 +2,7 @@
 //!
 //! Plain integers do this, without another library, C code or memory. libsecp256k1 is faster.
 
-use crate::field::{Fe, square_roots};
+use crate::field::{Fe, square_root};
 use crate::keys::right_side;
 use crate::number::{self, P};
 
@@ -35,7 +35,7 @@ pub fn decompress(key: &[u8; 33]) -> Option<[u8; 32]> {
     };
     let x = coordinate(x)?;
     let square = right_side(B, &x);
-    let [root] = square_roots(&[square]);
+    let root = square_root(&square);
     // Half of all x have no root. The result is some other number then.
     if !root.square().sub(&square).is_zero() {
         return None;

@@ -95,14 +95,10 @@ impl<W: Word> Keys<W> {
         numbers
     }
 
-    /// The points of the keys, each on a curve of its own, where it is known without a root
-    /// (`compare.rs`).
+    /// The points of the keys, of which there must be one, each on a curve of its own, where it is
+    /// known without a root (`compare.rs`).
     #[inline(always)]
     pub(crate) fn make_points(&mut self, curve: &Curve) {
-        if self.distinct.is_empty() {
-            // Lanes without a check compute with the first key.
-            self.distinct.push(STAND_IN);
-        }
         // Whole groups of words, as the comb takes them.
         let together = if W::LANES == 1 { 1 } else { SIDE_BY_SIDE };
         let words = self.distinct.len().div_ceil(together * W::LANES) * together;

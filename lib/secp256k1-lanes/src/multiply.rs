@@ -20,11 +20,11 @@
 //! Special cases of affine sums are put into `unsure`. Those of the walk leave a Z of 0.
 
 use crate::comb::{Comb, TABLES};
-use crate::curve::{Curve, GENERATOR_ENTRIES, GENERATOR_WIDTH};
+use crate::curve::{Curve, GENERATOR_ENTRIES};
 use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
 use crate::point::{Affine, Jacobian, Signed, add_each, double_each, invert_all};
-use crate::positions::{BLOCK_POSITIONS, BLOCKS, GENERATOR_POSITIONS, POSITIONS, SIDE_BY_SIDE, WIDTH};
+use crate::positions::{BLOCK_POSITIONS, BLOCKS, GENERATOR_POSITIONS, GENERATOR_WIDTH, POSITIONS, SIDE_BY_SIDE, WIDTH};
 use crate::scalar::Half;
 use crate::word::{BATCH, Mask, Row, Word, side_by_side};
 
@@ -57,7 +57,7 @@ pub(crate) struct Workspace<W> {
     sums: Vec<Affine<W>>,
     denominators: Vec<Fe<W>>,
     before: Vec<Fe<W>>,
-    /// The results: u1 G and u2 P of each word.
+    /// The results: u1 G of each word, and u2 P. After those come keys that are not multiplied.
     pub(crate) generator: Vec<Affine<W>>,
     pub(crate) points: Vec<Jacobian<W>>,
 }
@@ -94,8 +94,8 @@ impl<W: Word> Workspace<W> {
         );
     }
 
-    /// Computes u1 G, into [`generator`](Self::generator). A lane of `unsure` is set where a special
-    /// case was met; where it is not, the result is right.
+    /// Computes u1 G, into [`generator`](Self::generator). A lane of `unsure` is set where a
+    /// special case was met; where it is not, the result is right.
     pub(crate) fn multiply_generator(&mut self, curve: &Curve, halves: &[Halves<W>], unsure: &mut [W::Mask]) {
         assert_eq!(halves.len(), unsure.len());
         self.generator.clear();

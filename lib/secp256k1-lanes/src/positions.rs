@@ -1,6 +1,5 @@
 //! How scalars are cut: into digits at positions, and into blocks of positions for the comb.
 
-use crate::curve::GENERATOR_WIDTH;
 use crate::scalar::HALF_BITS;
 
 /// Bits of a digit of the point's scalar.
@@ -9,7 +8,8 @@ pub(crate) const WIDTH: usize = 5;
 /// Positions of digits.
 pub(crate) const POSITIONS: usize = HALF_BITS / WIDTH;
 
-/// Positions of digits of the generator's scalar.
+/// Bits of a digit of the generator's scalar, and positions of its digits.
+pub(crate) const GENERATOR_WIDTH: usize = 10;
 pub(crate) const GENERATOR_POSITIONS: usize = HALF_BITS / GENERATOR_WIDTH;
 
 /// Words that walk through the positions side by side, a group.

@@ -423,13 +423,14 @@ fn right_answers_make_the_ordinary_run() {
     assert!(tally.misled > count / 50, "{tally:?}");
     assert!(tally.passed > count / 10, "{tally:?}");
     if count < 10_000 {
-        // So few may have none of the rare kinds.
-        return;
+        eprintln!("short: so few cases may have none of the rare kinds");
+    } else {
+        let rare = [
+            (tally.guessed, 1000),
+            (tally.passed_again, 500),
+            (tally.understated, 5000),
+            (tally.saved_by_nullfail, 5000),
+        ];
+        assert!(rare.iter().all(|&(found, of)| found > count / of), "{tally:?}");
     }
-    assert!(tally.guessed > count / 1000, "{tally:?}");
-    assert!(
-        tally.passed_again > count / 500 && tally.understated > count / 5000,
-        "{tally:?}"
-    );
-    assert!(tally.saved_by_nullfail > count / 5000, "{tally:?}");
 }

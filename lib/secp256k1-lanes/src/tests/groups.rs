@@ -8,13 +8,13 @@
 use super::Rng;
 use crate::comb::Comb;
 use crate::compare::{Asked, Comparison};
-use crate::curve::{BETA, Curve, GENERATOR_ENTRIES, GENERATOR_WIDTH};
+use crate::curve::{BETA, Curve, GENERATOR_ENTRIES};
 use crate::field::Fe;
 use crate::keys::{on_own_curve, right_side};
 use crate::multiply::{Halves, Workspace};
 use crate::number::Number;
 use crate::point::Affine;
-use crate::positions::{GENERATOR_POSITIONS, SIDE_BY_SIDE};
+use crate::positions::{GENERATOR_POSITIONS, GENERATOR_WIDTH, SIDE_BY_SIDE};
 use crate::scalar::{HALF_BITS, Half};
 use crate::word::{Mask, Row, Word};
 
@@ -223,10 +223,18 @@ impl Group {
             let claims: Vec<_> = group
                 .iter()
                 .map(|&[u1, u2, d]| {
-                    let key = if round > 0 && dice.below(2) == 0 { self.order - d } else { d };
+                    let key = if round > 0 && dice.below(2) == 0 {
+                        self.order - d
+                    } else {
+                        d
+                    };
                     let result = u1 + u2 * key;
                     let other = [self.order * result - result, 1 + dice.below(self.order - 1)];
-                    let claimed = if round < 2 { result } else { other[dice.below(2) as usize] };
+                    let claimed = if round < 2 {
+                        result
+                    } else {
+                        other[dice.below(2) as usize]
+                    };
                     let claimed = if claimed % self.order == 0 { 1 } else { claimed };
                     (key, result, claimed, round > 0 && dice.below(2) == 0)
                 })
@@ -247,7 +255,7 @@ impl Group {
                         key_odd: mask(&|lane| odd(&keys[lane])),
                         x: x(&results),
                         odd: mask(&|lane| odd(&results[lane])),
-                        either_parity: mask(&|lane| !claim(lane).3),
+                        parity_counts: mask(&|lane| claim(lane).3),
                     }
                 })
                 .collect();
@@ -265,7 +273,11 @@ impl Group {
                 let equal = result % self.order == claimed % self.order;
                 let opposite = (result + claimed).is_multiple_of(self.order);
                 let holds = equal || opposite && !parity_counts;
-                assert_eq!(is_set(comparison.right[word]), holds, "{key} {result} {claimed} {parity_counts}");
+                assert_eq!(
+                    is_set(comparison.right[word]),
+                    holds,
+                    "{key} {result} {claimed} {parity_counts}"
+                );
                 certain += 1;
             }
             most = most.max(certain);

@@ -1,11 +1,11 @@
 //! Points and their multiples.
 
 use super::{n, number};
-use crate::curve::{Curve, GENERATOR_ENTRIES, GENERATOR_WIDTH};
+use crate::curve::{Curve, GENERATOR_ENTRIES};
 use crate::field::Fe;
 use crate::number::to_bytes;
 use crate::point::{Affine, Jacobian, add_each, double_each};
-use crate::positions::GENERATOR_POSITIONS;
+use crate::positions::{GENERATOR_POSITIONS, GENERATOR_WIDTH};
 use num_bigint::BigUint;
 use secp256k1::SecretKey;
 

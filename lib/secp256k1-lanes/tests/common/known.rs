@@ -10,7 +10,7 @@
 //! purposes.
 
 use super::scalar::{N, Scalar};
-use super::{Rng, challenge, has_small_r, has_zero, hex};
+use super::{Rng, challenge, has_small_r, hex, is_degenerate};
 use num_bigint::BigUint;
 use secp256k1::Secp256k1;
 use secp256k1_lanes::{Check, Kind, Verdict};
@@ -326,7 +326,7 @@ impl Tables {
         if expected == Expected::Invalid && has_small_r(&check) {
             expected = Expected::SmallR;
         }
-        if expected == Expected::Invalid && has_zero(&check) {
+        if expected == Expected::Invalid && is_degenerate(&check) {
             expected = Expected::Special;
         }
         Known {

@@ -1,6 +1,6 @@
 //! Against libsecp256k1.
 
-use crate::common::{Rng, backends, broken, has_zero, kind, reference, valid, valid_of};
+use crate::common::{Rng, backends, broken, is_degenerate, kind, reference, valid, valid_of};
 use secp256k1::{Secp256k1, SecretKey, VerifyOnly};
 use secp256k1_lanes::{BATCH, Backend, Check, Verdict, Verifier};
 
@@ -21,7 +21,7 @@ fn count_valid(
         let expected = if expected { Verdict::Valid } else { Verdict::Invalid };
         let tiny_r = check.r[..15] == [0; 15];
         assert!(
-            *verdict == expected || ((tiny_r || has_zero(check)) && *verdict == Verdict::CannotTell),
+            *verdict == expected || ((tiny_r || is_degenerate(check)) && *verdict == Verdict::CannotTell),
             "{check:?}: {verdict:?}"
         );
     }

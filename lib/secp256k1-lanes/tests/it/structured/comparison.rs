@@ -3,7 +3,7 @@
 use super::{Points, SEED};
 use crate::common::known::{Expected, Known, Tables};
 use crate::common::model::{Road, Schedule};
-use crate::common::{Rng, has_small_r, has_zero, parts, reference, sum_is_special};
+use crate::common::{Rng, has_small_r, is_degenerate, parts, reference, sum_is_special};
 use secp256k1::{Secp256k1, VerifyOnly};
 use secp256k1_lanes::{BATCH, Backend, Check, Kind, Verdict, Verifier};
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ fn cause(check: &Check, road: Road, points: &Points) -> Option<Cause> {
     if has_small_r(check) {
         return Some(Cause::SmallR);
     }
-    if has_zero(check) || sum_is_special(check) {
+    if is_degenerate(check) || sum_is_special(check) {
         return Some(Cause::Sum);
     }
     let (u1, u2, point) = parts(check)?;

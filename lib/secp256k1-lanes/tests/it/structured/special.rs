@@ -1,8 +1,7 @@
-//! Checks that meet a special case at a given step.
+//! Checks that meet a special case.
 
 use super::Cases;
 use crate::common::known::key;
-use crate::common::model::Step;
 use crate::common::scalar::Scalar;
 use crate::common::{Rng, challenge};
 use secp256k1_lanes::{Check, Kind};
@@ -13,14 +12,14 @@ pub(super) fn special_keys(cases: &mut Cases, dice: &mut Rng) {
         let opposite = |scalar: Scalar| if case % 2 == 0 { -scalar } else { scalar };
         let (u1, u2) = (dice.scalar(), dice.scalar());
         let check = cases.built(u1, u2, opposite(u1 * u2.invert()), dice);
-        cases.special.push((check, Step::Last));
+        cases.special.push(check);
         // Until the key has an even y: if not, the lanes see -d.
         loop {
             let tweak = dice.scalar();
             let d = opposite(tweak);
             if cases.points.point(d).even() == d {
                 let check = cases.tweak(d, tweak, dice);
-                cases.special.push((check, Step::Last));
+                cases.special.push(check);
                 break;
             }
         }
@@ -35,7 +34,7 @@ pub(super) fn special_keys(cases: &mut Cases, dice: &mut Rng) {
             s: opposite(challenge(&r, &public.x, &message)).bytes(),
             message,
         };
-        cases.special.push((check, Step::Last));
+        cases.special.push(check);
     }
 }
 
@@ -46,6 +45,5 @@ pub(super) fn u1_of_zero(cases: &mut Cases, dice: &mut Rng) {
     let tweak = cases.tweak(d, Scalar::ZERO, dice);
     let mut zero = cases.sign_schnorr(d, k, dice.bytes());
     zero.s = [0; 32];
-    let last = Step::Generator { first: 0, each: 8 };
-    cases.special.extend([signature, tweak, zero].map(|check| (check, last)));
+    cases.special.extend([signature, tweak, zero]);
 }
