@@ -199,7 +199,7 @@ impl<W: Word> Batch<W> {
         self.read(checks);
         self.comb.choose(&mut self.keys, &mut self.key_numbers, &mut self.order);
         let multiplied = self.put_multiplied_first();
-        debug_assert!(self.comb.check_words <= multiplied);
+        assert!(self.comb.check_words <= multiplied, "only keys take the comb");
         for first in (0..self.order.len()).step_by(W::LANES) {
             self.take(first);
         }
@@ -342,7 +342,7 @@ impl<W: Word> Batch<W> {
         }
     }
 
-    /// Multiplies the keys of the first so many words.
+    /// Multiplies the keys of the first `words` words.
     fn multiply_keys(&mut self, curve: &Curve, words: usize) {
         self.workspace.points.clear();
         if words == 0 {

@@ -63,10 +63,8 @@ pub(crate) enum Fault {
     BlockDoubling,
     /// The table of a block other than the first.
     KeyBlock,
-    /// What the other blocks add to the first.
+    /// What the other blocks of a key, or positions of the generator, add to the first.
     BlockSum,
-    /// What the other positions of the generator add to the first.
-    GeneratorSum,
     /// The special cases of the tables of the other blocks.
     BlockUnsure,
     /// The order of the checks.

@@ -24,7 +24,7 @@ use crate::curve::{Curve, GENERATOR_ENTRIES};
 use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
 use crate::point::{Affine, Jacobian, Signed, add_each, double_each, invert_all};
-use crate::positions::{BLOCK_POSITIONS, BLOCKS, GENERATOR_POSITIONS, GENERATOR_WIDTH, POSITIONS, SIDE_BY_SIDE, WIDTH};
+use crate::positions::{BLOCK_POSITIONS, GENERATOR_POSITIONS, GENERATOR_WIDTH, POSITIONS, SIDE_BY_SIDE, WIDTH};
 use crate::scalar::Half;
 use crate::word::{BATCH, Mask, Row, Word, side_by_side};
 
@@ -145,7 +145,12 @@ impl<W: Word> Workspace<W> {
                 if first_tables.len() > 1 {
                     W::vectorize(
                         #[inline(always)]
-                        || self.add_blocks(unsure),
+                        || {
+                            let first = self.sums.len() - unsure.len() * POSITIONS;
+                            let (denominators, before) = (&mut self.denominators, &mut self.before);
+                            let lengths = [POSITIONS, BLOCK_POSITIONS];
+                            add_blocks(&mut self.sums[first..], lengths, denominators, before, unsure);
+                        },
                     );
                 }
             }
@@ -160,10 +165,7 @@ impl<W: Word> Workspace<W> {
     /// Inverts all denominators; there are `each` of them for a word.
     #[inline(always)]
     fn invert(&mut self, each: usize, unsure: &mut [W::Mask]) {
-        invert_all(&mut self.denominators, &mut self.before, &mut |index, zero| {
-            let unsure = &mut unsure[index / each];
-            *unsure = unsure.or(zero);
-        });
+        invert(&mut self.denominators, &mut self.before, each, unsure);
     }
 
     /// 1 P, 3 P ... 31 P.
@@ -305,33 +307,6 @@ impl<W: Word> Workspace<W> {
         }
     }
 
-    /// What is added at each position of the lowest block, for all blocks of the last words.
-    #[inline(always)]
-    fn add_blocks(&mut self, unsure: &mut [W::Mask]) {
-        let first = self.sums.len() - unsure.len() * POSITIONS;
-        let mut blocks = BLOCKS;
-        while blocks > 1 && !is_planted::<W>(Fault::BlockSum) {
-            // The upper half of the blocks is added to the lower one.
-            let end = POSITIONS.min(blocks * BLOCK_POSITIONS);
-            blocks = blocks.div_ceil(2);
-            let offset = blocks * BLOCK_POSITIONS;
-            let positions = end - offset;
-            self.denominators.clear();
-            for sums in self.sums[first..].chunks_exact(POSITIONS) {
-                for position in 0..positions {
-                    self.denominators.push(sums[offset + position].x.sub(&sums[position].x));
-                }
-            }
-            self.invert(positions, unsure);
-            let sums = self.sums[first..].chunks_exact_mut(POSITIONS);
-            for (sums, inverses) in sums.zip(self.denominators.chunks_exact(positions)) {
-                for (position, inverse) in inverses.iter().enumerate() {
-                    sums[position] = sums[position].add(&sums[offset + position], inverse);
-                }
-            }
-        }
-    }
-
     /// What the positions of the generator's scalar add, for a group of words.
     #[inline(always)]
     fn look_up_generator(&mut self, curve: &Curve, halves: &[Halves<W>], unsure: &mut [W::Mask]) {
@@ -370,29 +345,18 @@ impl<W: Word> Workspace<W> {
     /// The sum of what all positions of the generator's scalar add, for all words.
     #[inline(always)]
     fn add_positions(&mut self, unsure: &mut [W::Mask]) {
-        let mut each = GENERATOR_POSITIONS;
-        while each > 1 && !is_planted::<W>(Fault::GeneratorSum) {
-            let (pairs, left) = (each / 2, each.div_ceil(2));
-            self.denominators.clear();
-            for points in self.generator.chunks_exact(each) {
-                for pair in points.chunks_exact(2) {
-                    self.denominators.push(pair[1].x.sub(&pair[0].x));
-                }
-            }
-            self.invert(pairs, unsure);
-            // In place: no point is overwritten before it is read.
-            for word in 0..unsure.len() {
-                for pair in 0..pairs {
-                    let [a, b] = [0, 1].map(|k| self.generator[word * each + 2 * pair + k]);
-                    self.generator[word * left + pair] = a.add(&b, &self.denominators[word * pairs + pair]);
-                }
-                if left > pairs {
-                    self.generator[word * left + pairs] = self.generator[word * each + 2 * pairs];
-                }
-            }
-            self.generator.truncate(unsure.len() * left);
-            each = left;
+        let (denominators, before) = (&mut self.denominators, &mut self.before);
+        add_blocks(
+            &mut self.generator,
+            [GENERATOR_POSITIONS, 1],
+            denominators,
+            before,
+            unsure,
+        );
+        for word in 0..unsure.len() {
+            self.generator[word] = self.generator[word * GENERATOR_POSITIONS];
         }
+        self.generator.truncate(unsure.len());
     }
 
     /// From the highest position down; `on_comb` words only from that of a block.
@@ -433,6 +397,46 @@ impl<W: Word> Workspace<W> {
             }
             self.points.extend_from_slice(&points);
         }
+    }
+}
+
+/// Inverts denominators; there are `each` of them for a word.
+#[inline(always)]
+fn invert<W: Word>(denominators: &mut [Fe<W>], before: &mut Vec<Fe<W>>, each: usize, unsure: &mut [W::Mask]) {
+    invert_all(denominators, before, &mut |index, zero| {
+        let unsure = &mut unsure[index / each];
+        *unsure = unsure.or(zero);
+    });
+}
+
+/// Adds up blocks of points. A word has `row` points, and they are in blocks of `block`, of which
+/// the highest may have fewer. Their sum is in the lowest block.
+#[inline(always)]
+fn add_blocks<W: Word>(
+    points: &mut [Affine<W>],
+    [row, block]: [usize; 2],
+    denominators: &mut Vec<Fe<W>>,
+    before: &mut Vec<Fe<W>>,
+    unsure: &mut [W::Mask],
+) {
+    let mut end = row;
+    while end > block && !is_planted::<W>(Fault::BlockSum) {
+        // The upper half of the blocks is added to the lower one.
+        let offset = end.div_ceil(block).div_ceil(2) * block;
+        let upper = end - offset;
+        denominators.clear();
+        for points in points.chunks_exact(row) {
+            for k in 0..upper {
+                denominators.push(points[offset + k].x.sub(&points[k].x));
+            }
+        }
+        invert(denominators, before, upper, unsure);
+        for (points, inverses) in points.chunks_exact_mut(row).zip(denominators.chunks_exact(upper)) {
+            for (k, inverse) in inverses.iter().enumerate() {
+                points[k] = points[k].add(&points[offset + k], inverse);
+            }
+        }
+        end = offset;
     }
 }
 

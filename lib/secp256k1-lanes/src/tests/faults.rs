@@ -295,7 +295,6 @@ fn every_planted_fault_is_found() {
         Fault::BlockDoubling,
         Fault::KeyBlock,
         Fault::BlockSum,
-        Fault::GeneratorSum,
         Fault::BlockUnsure,
         Fault::Order,
     ];

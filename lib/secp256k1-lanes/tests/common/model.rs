@@ -183,7 +183,7 @@ fn value(digits: &[i64; 2]) -> Scalar {
     Scalar::small(digits[0]) + Scalar::small(digits[1]) * Scalar::LAMBDA
 }
 
-/// The steps of u1 G and u2 P, and of their sum.
+/// The sums of u1 G and u2 P, and that of both.
 pub(crate) struct Schedule {
     road: Road,
     u1: Scalar,
@@ -195,30 +195,20 @@ pub(crate) struct Schedule {
     point: Vec<Scalar>,
 }
 
-/// A step of a [`Schedule`]: two points are added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Positions of G from `first` on, `each` and at most as many after them.
-    Generator { first: usize, each: usize },
-    /// The sum of a position above the lowest block, with those of the blocks that were added to
-    /// it, is added to that of a block below.
-    Block { position: usize },
-    /// The sum of a position is added to 32 times what the positions above it made.
-    Walk { position: usize },
-    /// u1 G and u2 P.
-    Last,
-}
-
-impl Step {
-    pub(crate) fn all(road: Road) -> impl Iterator<Item = Self> {
-        // Neighbours are added, then neighbours of these sums. The last one waits if it has none.
-        let pairs = [1, 2, 4, 8].into_iter().flat_map(|each| {
-            let firsts = (0..GENERATOR_POSITIONS - each).step_by(2 * each);
-            firsts.map(move |first| Self::Generator { first, each })
-        });
-        let blocks = (road.positions()..POSITIONS).map(|position| Self::Block { position });
-        let walk = (0..road.positions() - 1).map(|position| Self::Walk { position });
-        pairs.chain(blocks).chain(walk).chain([Self::Last])
+/// Adds up blocks of values in the lowest one, the upper half to the lower half at a time. `sums`
+/// gets what is added.
+fn add_blocks(values: &mut [Scalar], block: usize, sums: &mut Vec<[Scalar; 2]>) {
+    let mut blocks = values.len().div_ceil(block);
+    let mut end = values.len();
+    while blocks > 1 {
+        blocks = blocks.div_ceil(2);
+        let offset = blocks * block;
+        for upper in offset..end {
+            let [a, b] = [values[upper - offset], values[upper]];
+            sums.push([a, b]);
+            values[upper - offset] = a + b;
+        }
+        end = offset;
     }
 }
 
@@ -249,53 +239,31 @@ impl Schedule {
         let mut all = all_u1
             .iter()
             .flat_map(|u1| all_u2.iter().map(move |u2| Self::of_halves(road, u1, u2)));
-        all.any(|schedule| schedule.special_step(d).is_some())
+        all.any(|schedule| schedule.is_special(d))
     }
 
-    /// The two points that a step adds if P = d G, as multiples of G; or as multiples of P, for
-    /// steps that add such ones.
-    fn operands(&self, step: Step, d: Scalar) -> [Scalar; 2] {
-        let sum = |values: &[Scalar]| values.iter().fold(Scalar::ZERO, |sum, value| sum + *value);
-        match step {
-            Step::Generator { first, each } => {
-                let end = GENERATOR_POSITIONS.min(first + 2 * each);
-                [&self.generator[first..first + each], &self.generator[first + each..end]].map(sum)
-            }
-            Step::Block { position } => {
-                let (block, offset) = (position / BLOCK_POSITIONS, position % BLOCK_POSITIONS);
-                // The upper half of four blocks is added to the lower half, then that of two.
-                let (blocks, half) = if block < BLOCKS / 2 { (2, 1) } else { (4, 2) };
-                [block - half, block].map(|block| {
-                    let blocks = (block..BLOCKS).step_by(blocks);
-                    self.sums(blocks.map(|block| block * BLOCK_POSITIONS + offset))
-                })
-            }
-            Step::Walk { position } => {
-                let times = Scalar::small(1 << POINT_WIDTH);
-                let above = (position + 1..self.road.positions()).rev();
-                let above = above.fold(Scalar::ZERO, |sum, position| sum * times + self.all_blocks(position));
-                [above * times, self.all_blocks(position)]
-            }
-            Step::Last => [self.u1, self.u2 * d],
+    /// The points that are added if P = d G, pair by pair: each pair as multiples of G, or as
+    /// multiples of P.
+    fn sums(&self, d: Scalar) -> Vec<[Scalar; 2]> {
+        let mut sums = Vec::new();
+        add_blocks(&mut self.generator.clone(), 1, &mut sums);
+        let mut point = self.point.clone();
+        add_blocks(&mut point, self.road.positions(), &mut sums);
+        // The walk.
+        let mut walked = point[..self.road.positions()].iter().rev();
+        let mut sum = *walked.next().unwrap();
+        for &value in walked {
+            let above = sum * Scalar::small(1 << POINT_WIDTH);
+            sums.push([above, value]);
+            sum = above + value;
         }
+        assert_eq!(sum, self.u2);
+        sums.push([self.u1, self.u2 * d]);
+        sums
     }
 
-    /// What a position of the lowest block and those of the other blocks add together.
-    fn all_blocks(&self, position: usize) -> Scalar {
-        self.sums((position..POSITIONS).step_by(self.road.positions()))
-    }
-
-    /// What these positions add together, of those that there are.
-    fn sums(&self, positions: impl Iterator<Item = usize>) -> Scalar {
-        let positions = positions.filter(|position| *position < POSITIONS);
-        positions.fold(Scalar::ZERO, |sum, position| sum + self.point[position])
-    }
-
-    /// A step that adds equal or opposite points if P = d G.
-    fn special_step(&self, d: Scalar) -> Option<Step> {
-        Step::all(self.road).find(|step| {
-            let [a, b] = self.operands(*step, d);
-            a == b || a == -b
-        })
+    /// Whether equal or opposite points are added if P = d G.
+    fn is_special(&self, d: Scalar) -> bool {
+        self.sums(d).iter().any(|&[a, b]| a == b || a == -b)
     }
 }
