@@ -7,8 +7,9 @@
 //! # Why nobody waits for ever
 //!
 //! Workers never wait. The calling thread waits only if it can begin no item: either all items have
-//! begun, or as many as may be ahead. Then another thread has begun the item whose result comes
-//! next, or holds the permission for it. That thread delivers the result, finds that there are no
+//! begun, or as many as may be ahead, or the results that wait weigh too much. Then another thread
+//! has begun the item whose result comes next, or holds the permission for it: where none has, no
+//! result waits, since items begin in order. That thread delivers the result, finds that there are no
 //! more items, or panics, and it sets `changed` in each case. The event stays set until the calling
 //! thread waits, so it may be set before.
 
@@ -19,11 +20,21 @@ use blockmill_sync::{AutoResetEvent, Mutex};
 use std::collections::BTreeMap;
 use std::iter::Fuse;
 
-/// Items that have begun and whose results are not taken, for each thread.
+/// Items that have begun and whose results are not taken, for each thread. More than one: while the
+/// caller takes a result, the workers have something to do.
 const AHEAD: usize = 2;
 
 /// The same where results are small.
 const FAR_AHEAD: usize = 1 << 10;
+
+/// While there is more, no item begins.
+#[derive(Clone, Copy)]
+struct Most {
+    /// Items that have begun and whose results are not taken.
+    ahead: usize,
+    /// What their results weigh, of those that are there.
+    weight: usize,
+}
 
 /// The state of a call.
 struct Results<T> {
@@ -31,7 +42,10 @@ struct Results<T> {
     begun: usize,
     /// Results that `take` has returned from.
     taken: usize,
-    ready: BTreeMap<usize, T>,
+    /// Results that wait for `take`, with their weights.
+    ready: BTreeMap<usize, (T, usize)>,
+    /// Of the results that wait, and of the one that `take` has.
+    weight: usize,
     /// Workers that have a job, queued or running.
     helping: usize,
     /// Whether there are no more items.
@@ -41,8 +55,9 @@ struct Results<T> {
 }
 
 impl<T> Results<T> {
-    fn may_begin(&self, ahead_max: usize) -> bool {
-        !self.exhausted && !self.stopped && self.begun - self.taken < ahead_max
+    fn may_begin(&self, most: Most) -> bool {
+        let Most { ahead, weight } = most;
+        !self.exhausted && !self.stopped && self.begun - self.taken < ahead && self.weight <= weight
     }
 }
 
@@ -53,7 +68,7 @@ struct Call<Items, Convert, T> {
     progress: Mutex<Results<T>>,
     /// Set when the calling thread may go on.
     changed: AutoResetEvent,
-    ahead_max: usize,
+    most: Most,
     workers: usize,
 }
 
@@ -74,7 +89,7 @@ enum Thread {
     Worker,
 }
 
-impl<I: Send, Items: Iterator<Item = I> + Send, T: Send, Convert: Fn(I) -> T + Sync> Call<Items, Convert, T> {
+impl<I: Send, Items: Iterator<Item = I> + Send, T: Send, Convert: Fn(I) -> (T, usize) + Sync> Call<Items, Convert, T> {
     /// Takes the results, on the calling thread.
     fn run<'scope, E>(
         &'scope self,
@@ -85,11 +100,14 @@ impl<I: Send, Items: Iterator<Item = I> + Send, T: Send, Convert: Fn(I) -> T + S
         loop {
             let mut progress = self.progress.lock();
             let expected = progress.taken;
-            if let Some(result) = progress.ready.remove(&expected) {
+            if let Some((result, weight)) = progress.ready.remove(&expected) {
                 drop(progress);
                 // Not under the lock: workers deliver meanwhile.
                 take(result)?;
-                self.progress.lock().taken += 1;
+                let mut progress = self.progress.lock();
+                progress.taken += 1;
+                progress.weight -= weight;
+                drop(progress);
                 // There is room for one more item.
                 self.recruit(scope);
                 continue;
@@ -111,7 +129,7 @@ impl<I: Send, Items: Iterator<Item = I> + Send, T: Send, Convert: Fn(I) -> T + S
     fn recruit<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let mut progress = self.progress.lock();
         // Counted before the job is queued, so that two threads do not call one worker too many.
-        if progress.helping < self.workers && progress.may_begin(self.ahead_max) {
+        if progress.helping < self.workers && progress.may_begin(self.most) {
             progress.helping += 1;
             drop(progress);
             self.queue_job(scope);
@@ -130,7 +148,7 @@ impl<I: Send, Items: Iterator<Item = I> + Send, T: Send, Convert: Fn(I) -> T + S
     /// Converts an item. Returns false if none may begin now.
     fn convert_one<'scope>(&'scope self, thread: Thread, scope: &'scope Scope<'scope, '_>) -> bool {
         let mut progress = self.progress.lock();
-        if !progress.may_begin(self.ahead_max) {
+        if !progress.may_begin(self.most) {
             if thread == Thread::Worker {
                 // In one step with the look: whoever makes room recruits this worker again.
                 progress.helping -= 1;
@@ -148,6 +166,7 @@ impl<I: Send, Items: Iterator<Item = I> + Send, T: Send, Convert: Fn(I) -> T + S
             Some((number, item)) => {
                 let result = (self.convert)(item);
                 let mut progress = self.progress.lock();
+                progress.weight += result.1;
                 progress.ready.insert(number, result);
                 let is_next = number == progress.taken;
                 drop(progress);
@@ -219,7 +238,31 @@ impl Helpers {
         convert: impl Fn(I) -> T + Sync,
         take: impl FnMut(T) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.ahead(AHEAD, items, convert, take)
+        self.in_order_weighed(usize::MAX, items, |item| (convert(item), 0), take)
+    }
+
+    /// As [`in_order`](Self::in_order), where results may be large: `convert` says with each what it
+    /// weighs, its memory in bytes for instance. While the results that are there and not taken
+    /// weigh more than `most`, no item begins. So there are never more than `most`, and one result
+    /// for each thread.
+    ///
+    /// # Errors
+    /// The first of `take`.
+    ///
+    /// # Panics
+    /// As [`in_order`](Self::in_order).
+    pub fn in_order_weighed<I: Send, T: Send, E>(
+        &self,
+        most: usize,
+        items: impl IntoIterator<Item = I, IntoIter: Send>,
+        convert: impl Fn(I) -> (T, usize) + Sync,
+        take: impl FnMut(T) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let most = Most {
+            ahead: AHEAD * self.threads(),
+            weight: most,
+        };
+        self.ahead(most, items, convert, take)
     }
 
     /// Calls `work` with the items on all threads, each item once. Each item should take
@@ -254,16 +297,23 @@ impl Helpers {
     ) -> Result<(), E> {
         let failed = AtomicBool::new(false);
         let items = items.into_iter().take_while(|_| !failed.load(Ordering::Relaxed));
-        let work = |item| work(item).inspect_err(|_| failed.store(true, Ordering::Relaxed));
+        let work = |item| {
+            let outcome = work(item).inspect_err(|_| failed.store(true, Ordering::Relaxed));
+            (outcome, 0)
+        };
+        let most = Most {
+            ahead: FAR_AHEAD * self.threads(),
+            weight: usize::MAX,
+        };
         // Items begin in their order, so all before a failed one have begun, and count first.
-        self.ahead(FAR_AHEAD, items, work, |outcome| outcome)
+        self.ahead(most, items, work, |outcome| outcome)
     }
 
     fn ahead<I: Send, T: Send, E>(
         &self,
-        ahead: usize,
+        most: Most,
         items: impl IntoIterator<Item = I, IntoIter: Send>,
-        convert: impl Fn(I) -> T + Sync,
+        convert: impl Fn(I) -> (T, usize) + Sync,
         take: impl FnMut(T) -> Result<(), E>,
     ) -> Result<(), E> {
         let call = Call {
@@ -273,14 +323,13 @@ impl Helpers {
                 begun: 0,
                 taken: 0,
                 ready: BTreeMap::new(),
+                weight: 0,
                 helping: 0,
                 exhausted: false,
                 stopped: false,
             }),
             changed: AutoResetEvent::new(),
-            // More than one each: while the caller takes a result, the workers have something to
-            // do.
-            ahead_max: ahead * self.threads(),
+            most,
             workers: self.workers(),
         };
         self.scope(|scope| call.run(scope, take))

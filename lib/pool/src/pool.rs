@@ -97,4 +97,18 @@ impl ThreadPool {
     ) -> Result<(), E> {
         self.helpers.in_order(items, convert, take)
     }
+
+    /// [`Helpers::in_order_weighed`].
+    ///
+    /// # Errors
+    /// The first of `take`.
+    pub fn in_order_weighed<I: Send, T: Send, E>(
+        &self,
+        most: usize,
+        items: impl IntoIterator<Item = I, IntoIter: Send>,
+        convert: impl Fn(I) -> (T, usize) + Sync,
+        take: impl FnMut(T) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.helpers.in_order_weighed(most, items, convert, take)
+    }
 }

@@ -55,6 +55,38 @@ fn results_come_in_order_and_few_are_ahead() {
     });
 }
 
+/// Results wait while one takes long, and while `take` does.
+#[test]
+fn results_that_wait_have_a_bound() {
+    for_all(|helpers| {
+        for most in [0, 10, 1_000, usize::MAX] {
+            let waiting = AtomicUsize::new(0);
+            let highest = AtomicUsize::new(0);
+            let weight = |item: usize| item * 7_919 % 30;
+            let convert = |item: usize| {
+                std::thread::sleep(Duration::from_micros(if item % 20 == 0 { 500 } else { 5 }));
+                let before = waiting.fetch_add(weight(item), Ordering::Relaxed);
+                highest.fetch_max(before + weight(item), Ordering::Relaxed);
+                (item, weight(item))
+            };
+            let mut taken = 0;
+            let take = |item| {
+                assert_eq!(item, taken);
+                taken += 1;
+                if item % 50 == 0 {
+                    std::thread::sleep(Duration::from_micros(500));
+                }
+                waiting.fetch_sub(weight(item), Ordering::Relaxed);
+                Ok::<(), ()>(())
+            };
+            helpers.in_order_weighed(most, 0..400, convert, take).unwrap();
+            assert_eq!(taken, 400);
+            let of_threads = 29 * helpers.threads();
+            assert!(highest.into_inner() <= most.saturating_add(of_threads));
+        }
+    });
+}
+
 #[test]
 fn each_item_is_worked_on_once() {
     for_all(|helpers| {
