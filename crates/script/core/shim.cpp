@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
 
 // In pubkey.cpp, with external linkage, in no header.
@@ -51,6 +52,14 @@ struct Start {
 
 struct Stopped {
 };
+
+// Items of witnesses that count as many. In Core's form each takes 24 bytes, however short it is:
+// those of a block can take 94 MB, and where Core copies them twice that. No script that is valid
+// looks at so many.
+constexpr size_t MANY_ITEMS = 20'000;
+
+// Held by the thread that has many in Core's form.
+std::mutex many_items;
 
 thread_local BlockmillRun* current_run = nullptr;
 
@@ -117,6 +126,42 @@ bool EcdsaCheck(
     return !IsZero(check.r) && !IsZero(check.s);
 }
 
+// A transaction whose witnesses have many items, in parts.
+struct ManyItems {
+    // Without them.
+    std::vector<uint8_t> rest;
+    // Each as it is serialized.
+    std::vector<std::vector<uint8_t>> witnesses;
+};
+
+// None: they have few, or Core would not read the transaction.
+std::optional<ManyItems> InParts(std::span<const uint8_t> bytes)
+try {
+    // Each item takes a byte. The marker and the flag of witnesses come after the version.
+    if (bytes.size() < MANY_ITEMS || bytes[4] != 0 || bytes[5] != 1) return {};
+    SpanReader reader{bytes.subspan(6)};
+    std::vector<CTxIn> inputs;
+    std::vector<CTxOut> outputs;
+    reader >> inputs >> outputs;
+    auto at = bytes.end() - reader.size();
+    ManyItems parts{.rest{bytes.begin(), bytes.begin() + 4}, .witnesses{}};
+    parts.rest.insert(parts.rest.end(), bytes.begin() + 6, at);
+    uint64_t all = 0;
+    for (size_t input = 0; input < inputs.size(); input++) {
+        const uint64_t items = ReadCompactSize(reader);
+        all += items;
+        for (uint64_t item = 0; item < items; item++) reader.ignore(ReadCompactSize(reader));
+        const auto end = bytes.end() - reader.size();
+        parts.witnesses.emplace_back(at, end);
+        at = end;
+    }
+    if (all <= MANY_ITEMS || reader.size() != 4) return {};
+    parts.rest.insert(parts.rest.end(), at, bytes.end());
+    return parts;
+} catch (...) {
+    return {};
+}
+
 } // namespace
 
 struct BlockmillTransaction {
@@ -124,11 +169,23 @@ struct BlockmillTransaction {
     PrecomputedTransactionData data;
     // Empty where `data` has them.
     std::vector<CTxOut> spent;
+    // The witnesses as they are serialized, where they have many items; else empty. `tx` then has an
+    // empty item for each: signature hashes depend on whether there is a witness, not on what it is.
+    std::vector<std::vector<uint8_t>> witnesses;
     uint64_t legacy_bytes;
 
-    explicit BlockmillTransaction(SpanReader& reader)
-        : tx(deserialize, TX_WITH_WITNESS, reader), legacy_bytes(BlockmillLegacyBytes(tx))
+    BlockmillTransaction(SpanReader& reader, const TransactionSerParams& form)
+        : tx(deserialize, form, reader), legacy_bytes(BlockmillLegacyBytes(tx))
     {
+    }
+
+    void SetWitnesses(std::vector<std::vector<uint8_t>>&& serialized)
+    {
+        witnesses = std::move(serialized);
+        for (size_t input = 0; input < tx.vin.size(); input++) {
+            const bool is_empty = witnesses[input].front() == 0;
+            tx.vin[input].scriptWitness.stack.resize(is_empty ? 0 : 1);
+        }
     }
 
     const CTxOut& Spent(size_t input) const
@@ -278,16 +335,26 @@ BlockmillEnd RunScripts(
     try {
         const CTxIn& in = transaction.tx.vin[input];
         const CTxOut& spent = transaction.Spent(input);
-        const auto& witness = in.scriptWitness.stack;
+        std::unique_lock lock{many_items, std::defer_lock};
+        CScriptWitness read;
+        if (!transaction.witnesses.empty()) {
+            SpanReader count{transaction.witnesses[input]}, reader{transaction.witnesses[input]};
+            const uint64_t items = ReadCompactSize(count);
+            if (items > MANY_ITEMS) lock.lock();
+            // A vector that grows has its items twice for a while.
+            read.stack.reserve(items);
+            reader >> read.stack;
+        }
+        const CScriptWitness& witness = transaction.witnesses.empty() ? in.scriptWitness : read;
         run.report.script = in.scriptSig.size() + spent.scriptPubKey.size();
-        for (const auto& element : witness) run.report.script += element.size();
+        for (const auto& element : witness.stack) run.report.script += element.size();
         // A checker of its own for each run: it keeps states of hashes.
         const BlockmillChecker checker{
             transaction.tx, static_cast<unsigned int>(input), spent.nValue,
             transaction.data, transaction.legacy_bytes, run};
         const BlockmillCurrentRun current{run};
         const bool passed = VerifyScript(
-            in.scriptSig, spent.scriptPubKey, &in.scriptWitness,
+            in.scriptSig, spent.scriptPubKey, &witness,
             script_verify_flags::from_int(flags), checker, nullptr);
         if (run.stopped) return BLOCKMILL_STOPPED;
         return passed ? BLOCKMILL_PASSED : BLOCKMILL_FAILED;
@@ -306,8 +373,12 @@ BlockmillTransaction* blockmill_script_prepare(
 {
     try {
         SpanReader reader{std::span{bytes, length}};
-        auto transaction = std::make_unique<BlockmillTransaction>(reader);
+        auto parts = InParts({bytes, length});
+        if (parts) reader = SpanReader{parts->rest};
+        auto transaction = std::make_unique<BlockmillTransaction>(
+            reader, parts ? TX_NO_WITNESS : TX_WITH_WITNESS);
         if (!reader.empty() || transaction->tx.vin.size() != count) return nullptr;
+        if (parts) transaction->SetWitnesses(std::move(parts->witnesses));
         std::vector<CTxOut> outputs;
         outputs.reserve(count);
         bool taproot = false;
