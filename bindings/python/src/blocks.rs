@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use blockmill_block::Network;
 use blockmill_chain::ChainBlocks;
 use blockmill_tables::batch::{Batch, Ids, schema_of};
-use blockmill_tables::pass::{Completers, Made, Makers, RUN_BYTES, heights};
+use blockmill_tables::pass::{Completers, Made, Makers, Portion, heights};
 use blockmill_tables::product::ProductKind;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -119,7 +119,13 @@ impl BlockRows {
                     true => Err(Fault::Stopped),
                     false => Ok(read?),
                 });
-            Ok(makers.make(blocks, self.network, is_written, &to_arrow)?.rows)
+            let made = makers.make(blocks, self.network, is_written, &to_arrow)?.rows;
+            let memory = made.iter().map(|(_, made)| match made {
+                Made::Piece(rows, _) => rows.get_array_memory_size(),
+                Made::Rows(rows) => rows.memory(),
+            });
+            let memory = memory.sum();
+            Ok((made, memory))
         };
         let mut take = take;
         let mut take_all = |made: Vec<(usize, Made<RecordBatch>)>| {
@@ -135,8 +141,9 @@ impl BlockRows {
             }
             Ok(())
         };
+        let bytes = Portion::GROUPS.blocks;
         self.blocks
-            .for_each_run(heights, RUN_BYTES, self.threads, &convert, &mut take_all)
+            .for_each_run_in(&[heights], bytes, self.threads, &convert, &mut take_all)
     }
 }
 

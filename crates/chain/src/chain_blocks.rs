@@ -32,6 +32,9 @@ use std::path::PathBuf;
 /// length.
 const BLOCKS_TOGETHER: u32 = 20_000;
 
+/// Memory of what was made of runs and waits for its turn, at most and one run for each thread.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+
 /// Bytes between two blocks that are read ahead with them.
 const GAP_READ: u64 = 1 << 20;
 
@@ -465,11 +468,13 @@ impl ChainBlocks {
         convert: &(dyn Fn(RangeInclusive<u32>) -> Result<T, E> + Sync),
         take: &mut dyn FnMut(T) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.for_each_run_in(std::slice::from_ref(&heights), bytes, threads, convert, take)
+        let convert = |run| Ok((convert(run)?, 0));
+        self.for_each_run_in(std::slice::from_ref(&heights), bytes, threads, &convert, take)
     }
 
     /// As [`for_each_run`](Self::for_each_run), over several ranges of heights, one after the
-    /// other. No blocks of two ranges are together.
+    /// other. No blocks of two ranges are together. `convert` says how much memory what it made
+    /// takes, in bytes: while more than 32 MiB wait for `take`, no thread begins a run.
     ///
     /// # Errors
     /// Those of `convert` and of `take`.
@@ -478,13 +483,17 @@ impl ChainBlocks {
         ranges: &[RangeInclusive<u32>],
         bytes: u64,
         threads: usize,
-        convert: &(dyn Fn(RangeInclusive<u32>) -> Result<T, E> + Sync),
+        convert: &(dyn Fn(RangeInclusive<u32>) -> Result<(T, usize), E> + Sync),
         take: &mut dyn FnMut(T) -> Result<(), E>,
     ) -> Result<(), E> {
         let runs = ranges.iter().flat_map(|heights| self.runs(heights.clone(), bytes));
         // Without threads this one does everything.
         let helpers = Helpers::start(threads).unwrap_or_default();
-        helpers.in_order(runs, convert, |converted| take(converted?))
+        let convert = |run| match convert(run) {
+            Ok((converted, memory)) => (Ok(converted), memory),
+            Err(error) => (Err(error), 0),
+        };
+        helpers.in_order_weighed(WAITING_BYTES_MAX, runs, convert, |converted| take(converted?))
     }
 
     /// Runs of blocks that have about so many bytes together.

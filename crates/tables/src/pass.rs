@@ -13,12 +13,29 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Bytes of the blocks whose rows are made by a thread at a time.
-pub const RUN_BYTES: u64 = 4 << 20;
+/// How much a thread does at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Portion {
+    /// Bytes of the blocks of a run.
+    pub blocks: u64,
+    /// Memory in bytes of the rows that are converted together, about. Those of a usual run take
+    /// less.
+    pub rows: usize,
+}
 
-/// Memory in bytes of the rows that a thread converts together, about. Those of a usual run take
-/// less.
-pub const ROWS_BYTES: usize = 24 << 20;
+impl Portion {
+    /// Where rows are compressed in groups: large groups become smaller.
+    pub const GROUPS: Self = Self {
+        blocks: 4 << 20,
+        rows: 24 << 20,
+    };
+
+    /// Where they are not. The rows of a block can be thirty times as large as the block.
+    pub const ROWS: Self = Self {
+        blocks: 1 << 20,
+        rows: 4 << 20,
+    };
+}
 
 /// Blocks that a chain does not have.
 #[derive(Debug, Error)]
@@ -49,7 +66,11 @@ pub fn heights(blocks: &ChainBlocks, first: u32, last: Option<u32>) -> Result<Ra
 }
 
 /// What threads make rows with.
-pub struct Makers(Vec<Maker>);
+pub struct Makers {
+    makers: Vec<Maker>,
+    /// Memory of the rows that are converted together.
+    rows_bytes: usize,
+}
 
 struct Maker {
     table: &'static Table,
@@ -116,23 +137,35 @@ impl Makers {
                 product,
             }
         };
-        Self(kinds.iter().map(maker).collect())
+        Self {
+            makers: kinds.iter().map(maker).collect(),
+            rows_bytes: Portion::GROUPS.rows,
+        }
+    }
+
+    /// The same, which convert as many rows together as a portion has.
+    #[must_use]
+    pub fn in_portions(self, portion: Portion) -> Self {
+        Self {
+            rows_bytes: portion.rows,
+            ..self
+        }
     }
 
     /// The tables.
     pub fn tables(&self) -> impl ExactSizeIterator<Item = &'static Table> {
-        self.0.iter().map(|maker| maker.table)
+        self.makers.iter().map(|maker| maker.table)
     }
 
     /// What completes the rows.
     pub fn completers(&self) -> Completers {
-        Completers(self.0.iter().map(|maker| maker.product.completer()).collect())
+        Completers(self.makers.iter().map(|maker| maker.product.completer()).collect())
     }
 
     /// Whether the rows of a block rest on all blocks below it. Those must be gone over, too,
     /// unless [`Completers::resume`] has what is needed of them.
     pub fn rests_on_blocks_below(&self) -> bool {
-        self.0.iter().any(|maker| maker.is_in_order)
+        self.makers.iter().any(|maker| maker.is_in_order)
     }
 
     /// Makes the rows of some blocks, and converts them, many at a time. If they are not written,
@@ -151,7 +184,12 @@ impl Makers {
             rows: Vec::new(),
             transactions: 0,
         };
-        let mut tables: Vec<_> = self.0.iter().map(|maker| (maker, maker.empty())).enumerate().collect();
+        let mut tables: Vec<_> = self
+            .makers
+            .iter()
+            .map(|maker| (maker, maker.empty()))
+            .enumerate()
+            .collect();
         tables.retain(|(_, (maker, _))| is_written || maker.is_in_order);
         let mut rows_measured = 0;
         for read in blocks {
@@ -171,7 +209,7 @@ impl Makers {
                     continue;
                 }
                 let memory: usize = tables.iter().map(|(_, (_, rows))| rows.memory()).sum();
-                if memory > ROWS_BYTES {
+                if memory > self.rows_bytes {
                     for (number, (maker, rows)) in &mut tables {
                         let full = std::mem::replace(rows, maker.empty());
                         made.rows.push((*number, maker.make(*number, full, convert)?));

@@ -7,7 +7,7 @@ use crate::sizes::Sizes;
 use blockmill_block::{CoinRef, Input, Network, Output, Txid, hex};
 use blockmill_chain::{SpendingBlock, SpendingTransaction};
 use blockmill_descriptors::script_kind::{ScriptKind, address};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// What is said of a block, and what all its rows have in common.
 #[derive(Debug, Clone, Serialize)]
@@ -82,7 +82,7 @@ pub struct InputRow {
     pub(crate) txid: Option<String>,
     pub(crate) vout: Option<u32>,
     pub(crate) script_sig: String,
-    pub(crate) witness: Vec<String>,
+    pub(crate) witness: HexItems,
     pub(crate) sequence: u32,
     /// None where undo data of an old version of Core does not tell; and so with the next.
     pub(crate) height: Option<u32>,
@@ -91,6 +91,14 @@ pub struct InputRow {
     pub(crate) script: Option<String>,
     pub(crate) script_type: Option<&'static str>,
     pub(crate) address: Option<String>,
+}
+
+/// Items of a witness in hex, one after the other: there may be millions in a block.
+#[derive(Debug)]
+pub(crate) struct HexItems {
+    digits: String,
+    /// Of each item.
+    ends: Vec<u32>,
 }
 
 /// An output.
@@ -103,6 +111,46 @@ pub struct OutputRow {
     pub(crate) address: Option<String>,
 }
 
+impl HexItems {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let end = end as usize;
+            &self.digits[std::mem::replace(&mut start, end)..end]
+        })
+    }
+
+    /// The items, with a space between two.
+    pub(crate) fn joined(&self) -> String {
+        let mut joined = String::with_capacity(self.digits.len() + self.ends.len());
+        for (number, item) in self.iter().enumerate() {
+            joined.push_str(if number > 0 { " " } else { "" });
+            joined.push_str(item);
+        }
+        joined
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for HexItems {
+    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(items: I) -> Self {
+        let (mut digits, mut ends) = (Vec::new(), Vec::new());
+        for item in items {
+            hex::append(item, &mut digits);
+            ends.push(digits.len() as u32);
+        }
+        Self {
+            digits: String::from_utf8(digits).unwrap_or_default(),
+            ends,
+        }
+    }
+}
+
+impl Serialize for HexItems {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
 impl InputRow {
     pub(crate) fn new(input: &Input<'_>, coin: Option<CoinRef<'_>>, network: Network) -> Self {
         let outpoint = input.previous_output();
@@ -112,7 +160,7 @@ impl InputRow {
             txid: coin.map(|_| outpoint.txid.to_string()),
             vout: coin.map(|_| outpoint.vout),
             script_sig: hex::encode(input.script_sig()),
-            witness: input.witness().iter().map(hex::encode).collect(),
+            witness: input.witness().iter().collect(),
             sequence: input.sequence(),
             height: dated.map(|coin| coin.height),
             coinbase: dated.map(|coin| coin.is_coinbase),
@@ -174,7 +222,7 @@ pub fn memory_of_row(spending: &SpendingTransaction<'_>) -> usize {
         let witness: usize = input
             .witness()
             .iter()
-            .map(|item| 2 * item.len() + size_of::<String>())
+            .map(|item| 2 * item.len() + size_of::<u32>())
             .sum();
         size_of::<InputRow>() + 2 * (size_of::<Txid>() + input.script_sig().len() + script) + witness
     });

@@ -11,11 +11,13 @@ use crate::export::metadata::Metadata;
 use crate::export::parquet::{ColumnEncoder, EncodedColumns, ParquetWriter};
 #[cfg(feature = "tables")]
 use crate::export::sqlite::SqliteWriter;
+use crate::export::table::Memory;
 use crate::export::target::{self, Target};
 use crate::failure::Failure;
 #[cfg(feature = "tables")]
 use blockmill_tables::batch::schema_of;
 use blockmill_tables::batch::{Batch, Ids, Table, csv_head};
+use blockmill_tables::pass::Portion;
 use std::path::Path;
 
 /// What the ending of a name says of the format. The first one of a format is that of files which
@@ -67,10 +69,31 @@ impl Form {
         Ok(Self { format, ids })
     }
 
+    /// How much of a table is made at a time.
+    pub(crate) fn portion(self) -> Portion {
+        match self.format {
+            #[cfg(feature = "tables")]
+            TableFormat::Parquet => Portion::GROUPS,
+            _ => Portion::ROWS,
+        }
+    }
+
     /// The ending of the names of files.
     pub(crate) fn ending(self) -> &'static str {
         let ending = ENDINGS.iter().find(|(_, format)| *format == self.format);
         ending.map_or("", |(ending, _)| ending)
+    }
+}
+
+impl Memory for Piece {
+    fn memory(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.memory(),
+            #[cfg(feature = "tables")]
+            Self::Columns(columns) => columns.memory(),
+            #[cfg(feature = "tables")]
+            Self::Rows(rows) => rows.memory(),
+        }
     }
 }
 

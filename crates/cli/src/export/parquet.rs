@@ -2,7 +2,7 @@
 //! columns of a group are encoded by the thread that has its rows.
 
 use crate::export::metadata::Metadata;
-use crate::export::table::Rows;
+use crate::export::table::{Memory, Rows};
 use crate::export::target::Target;
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
@@ -22,7 +22,16 @@ use std::io;
 use std::sync::Arc;
 
 /// The columns of a row group, encoded.
-pub(crate) type EncodedColumns = Vec<ArrowColumnChunk>;
+pub(crate) struct EncodedColumns {
+    columns: Vec<ArrowColumnChunk>,
+    bytes: usize,
+}
+
+impl Memory for EncodedColumns {
+    fn memory(&self) -> usize {
+        self.bytes
+    }
+}
 
 /// Encodes the columns of row groups. Several threads may do so at once.
 pub(crate) struct ColumnEncoder {
@@ -64,15 +73,16 @@ impl ColumnEncoder {
     pub(crate) fn encode(&self, batch: &RecordBatch) -> Result<EncodedColumns, Failure> {
         // The number of the group matters to encrypted files alone.
         let mut writers = self.factory.create_column_writers(0)?.into_iter();
-        let mut encoded = Vec::with_capacity(writers.len());
+        let (mut columns, mut bytes) = (Vec::with_capacity(writers.len()), 0);
         for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
             // A nested column has several leaves, and a writer for each.
             for (leaf, mut writer) in compute_leaves(field, column)?.iter().zip(writers.by_ref()) {
                 writer.write(leaf)?;
-                encoded.push(writer.close()?);
+                bytes += writer.get_estimated_total_bytes();
+                columns.push(writer.close()?);
             }
         }
-        Ok(encoded)
+        Ok(EncodedColumns { columns, bytes })
     }
 }
 
@@ -94,9 +104,9 @@ impl ParquetWriter {
     }
 
     /// Appends a row group.
-    pub(crate) fn add(&mut self, columns: EncodedColumns) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, encoded: EncodedColumns) -> Result<(), Failure> {
         let mut group = self.file.next_row_group()?;
-        for column in columns {
+        for column in encoded.columns {
             column.append_to_row_group(&mut group)?;
         }
         group.close()?;
@@ -132,6 +142,6 @@ pub(crate) fn write_parquet<S: Rows<Row = TransactionRow>>(
         drop(rows);
         encoder.encode(&batch.map_err(ParquetError::from)?)
     };
-    let rows = rows.run(meter, &encode, &mut |columns| writer.add(columns))?;
+    let rows = rows.run(meter, &encode, &mut |encoded| writer.add(encoded))?;
     Ok((rows, writer.end()?.complete()?))
 }

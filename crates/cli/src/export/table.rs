@@ -12,13 +12,25 @@ use std::path::{Path, PathBuf};
 /// Turns rows into a piece of a table.
 pub(crate) type Convert<'a, R, T> = &'a (dyn Fn(&mut dyn Iterator<Item = R>) -> Result<T, Failure> + Sync);
 
+/// What waits for its turn.
+pub(crate) trait Memory {
+    /// That it takes, in bytes, about.
+    fn memory(&self) -> usize;
+}
+
+impl Memory for Vec<u8> {
+    fn memory(&self) -> usize {
+        self.len()
+    }
+}
+
 /// Where the rows of a table come from.
 pub(crate) trait Rows {
     type Row;
 
     /// Converts all rows, many at a time, on several threads, and gives the pieces to `take`, in
     /// order. Returns the number of rows.
-    fn run<T: Send>(
+    fn run<T: Send + Memory>(
         &self,
         meter: &mut EngineMeter,
         convert: Convert<'_, Self::Row, T>,

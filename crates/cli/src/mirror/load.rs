@@ -200,7 +200,8 @@ impl Load<'_> {
                 after: first.checked_sub(1).map_or_else(Vec::new, height_key),
                 upto: height_key(last),
             };
-            Ok((Piece { rows, part }, counts))
+            let memory = rows.iter().map(|(_, tuples)| tuples.len()).sum();
+            Ok(((Piece { rows, part }, counts), memory))
         };
         self.on_connections(Step::Blocks, &mut |give| {
             let (mut blocks, mut transactions) = (0, 0);

@@ -16,7 +16,6 @@ use std::process::Command;
 
 const MIB: u64 = 1 << 20;
 
-/// Lines of JSON are written as those of CSV are.
 /// Coins in CSV without the times of their blocks.
 fn without_times(csv: &[u8]) -> Vec<u8> {
     let (head, rows) = std::str::from_utf8(csv).unwrap().split_once('\n').unwrap();
@@ -32,6 +31,7 @@ fn without_times(csv: &[u8]) -> Vec<u8> {
     without.into_bytes()
 }
 
+/// Lines of JSON are written as those of CSV are.
 const FORMATS: [&str; 3] = ["csv", "parquet", "sqlite"];
 
 /// What docs/trust.md states for commands without `--dbcache`, and for each thread of them.
@@ -204,18 +204,16 @@ fn transactions_of_many_coins() {
 /// Exports the blocks in a folder: nested, flat, and the flat tables in one pass; `statistics` by
 /// themselves, since they refuse coins that the chain has not made, once they have all of a run.
 fn check_exports(scratch: &Scratch, folder: &Path, limit: u64) {
+    let flat: &[&str] = &["inputs", "--and", "transactions,outputs,spenders,positions,filters"];
     for (number, (tables, format)) in [
         (["blocks"].as_slice(), "jsonl"),
         (&["blocks"], "parquet"),
         (&["inputs"], "csv"),
-        (
-            &["inputs", "--and", "transactions,outputs,spenders,positions,filters"],
-            "csv",
-        ),
-        (
-            &["inputs", "--and", "transactions,outputs,spenders,positions,filters"],
-            "parquet",
-        ),
+        (flat, "csv"),
+        (flat, "jsonl"),
+        (flat, "parquet"),
+        (flat, "arrow"),
+        (flat, "sqlite"),
     ]
     .into_iter()
     .enumerate()
@@ -334,13 +332,13 @@ fn an_undo_file_of_magics() {
     check("verify", &mut verify, READER + READER_THREAD);
 }
 
-/// Blocks that are full of one kind, verified, audited and exported.
-#[test]
-fn the_worst_blocks() {
-    let (scratch, blocks) = (Scratch::new(), worst_blocks::chain());
+/// Verifies, audits and exports blocks, and allows more memory than there would be without what
+/// they have: so much for each export thread, and for the others together.
+fn check_all_readers(blocks: &worst_blocks::Chain, more: u64) {
+    let scratch = Scratch::new();
     let folder = blocks.write_with_undo(&scratch);
     for threads in [1u64, 2, 4] {
-        let limit = READER + threads * READER_THREAD;
+        let limit = READER + threads * READER_THREAD + more;
         for signatures in ["lanes", "kernel"] {
             let mut verify = blockmill();
             verify.args(["verify", "--network", "regtest", "--signatures", signatures, "--par"]);
@@ -359,7 +357,19 @@ fn the_worst_blocks() {
         audit.arg(&folder).arg("--snapshot").arg(scratch.join("set"));
         check(&format!("audit --par {threads}"), &mut audit, limit);
     }
-    check_exports(&scratch, &folder, READER + cores() * READER_THREAD);
+    check_exports(&scratch, &folder, READER + cores() * (READER_THREAD + more));
+}
+
+/// Blocks that are full of one kind.
+#[test]
+fn the_worst_blocks() {
+    check_all_readers(&worst_blocks::chain(), 0);
+}
+
+#[test]
+fn witnesses_of_many_items() {
+    let more = worst_blocks::WITNESS_ITEMS_BYTES as u64;
+    check_all_readers(&worst_blocks::many_witness_items(), more);
 }
 
 /// Files that have gigabytes of nothing are not read whole.

@@ -1,7 +1,7 @@
 //! Blocks that are as large as they may be and full of what takes most memory: anonymous memory
 //! stays within what the engine promises.
 
-use crate::common::{Scratch, blockmill, connect, peak_memory, record, run, stats};
+use crate::common::{Scratch, blockmill, connect, peak_memory, peak_memory_and_status, record, run, stats};
 use bitcoin::consensus::serialize;
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
@@ -9,6 +9,7 @@ use bitcoin::{Amount, Block, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, T
 use blockmill_block::Network;
 use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
 use blockmill_engine::Plan;
+use std::ops::Range;
 use std::path::PathBuf;
 
 const DBCACHE_MIB: u64 = 16;
@@ -99,7 +100,7 @@ fn fan_out(from: OutPoint, outputs: usize) -> Transaction {
 }
 
 /// A transaction that spends many of them.
-pub(crate) fn fan_in(from: Txid, outputs: std::ops::Range<usize>) -> Transaction {
+pub(crate) fn fan_in(from: Txid, outputs: Range<usize>) -> Transaction {
     Transaction {
         input: outputs.map(|vout| input(OutPoint::new(from, vout as u32))).collect(),
         output: vec![output(1, any_script())],
@@ -123,7 +124,7 @@ const MADE_BY: usize = 60;
 const SPENT_BY_ONE: usize = 5;
 
 /// The most anonymous memory is no more than what is promised where no block spends more than this
-/// many bytes.
+/// many bytes, and no witness has many items.
 fn check_peak(peak: u64, threads: &str, spent: usize) {
     let cache_bytes = (DBCACHE_MIB << 20) as usize;
     // What a block spends comes on top, up to four times, where it is more than a window may.
@@ -150,6 +151,40 @@ fn push_spends_of_huge_scripts(chain: &mut Chain, spent_by_one: usize) {
         let spending = spent.iter().map(|made| fan_in(made.compute_txid(), 0..EACH));
         chain.push(spending.collect());
     }
+}
+
+/// Empty items of a witness that a block has room for, nearly.
+const WITNESS_ITEMS: usize = 3_900_000;
+
+/// Bytes that the items take at the most, by docs/trust.md.
+pub(crate) const WITNESS_ITEMS_BYTES: usize = 48 * WITNESS_ITEMS;
+
+/// A coin of a witness version that has no meaning yet: nothing counts the items of its witness.
+const UNKNOWN_WITNESS_PROGRAM: [u8; 4] = [0x52, 2, 7, 7];
+
+/// Pushes a block whose bytes are items of the witnesses of so many inputs, which take a byte each.
+fn push_many_witness_items(chain: &mut Chain, coinbase: usize, inputs: usize, script: &[u8]) {
+    let made = Transaction {
+        output: vec![output(1, ScriptBuf::from_bytes(script.to_vec())); inputs],
+        ..spend_any(chain.coinbase(coinbase), 0)
+    };
+    let mut spending = fan_in(made.compute_txid(), 0..inputs);
+    // An input has some bytes of its own.
+    let items = (WITNESS_ITEMS - 200 * inputs) / inputs;
+    for input in &mut spending.input {
+        input.witness = Witness::from_slice(&vec![[0u8; 0]; items]);
+    }
+    chain.push(vec![made]);
+    chain.push(vec![spending]);
+}
+
+/// Blocks of one input and of many, whose witnesses have as many items as there is room for.
+pub(crate) fn many_witness_items() -> Chain {
+    let mut chain = Chain::new();
+    for (coinbase, inputs) in (1..).zip([1, 1, 1, 1, 1_000, 1_000]) {
+        push_many_witness_items(&mut chain, coinbase, inputs, &UNKNOWN_WITNESS_PROGRAM);
+    }
+    chain
 }
 
 /// Blocks of many outputs, of many inputs, of huge scripts, of deep chains in a block, and of
@@ -226,5 +261,31 @@ fn a_block_that_spends_much_takes_its_share() {
         connect.args(["--dbcache", &DBCACHE_MIB.to_string(), "--par", threads]);
         let peak = peak_memory(&mut connect);
         check_peak(peak, threads, MADE_BY * EACH * huge_script().len());
+    }
+}
+
+/// Core's interpreter has them in a form that takes more than the block, for one input at a time.
+#[test]
+fn many_items_of_witnesses_take_their_share() {
+    let scratch = Scratch::new();
+    let valid = many_witness_items();
+    let mut invalid = many_witness_items();
+    // Of the hash of a script that is not there, and before that looked for among copies.
+    let hash = bitcoin::WScriptHash::hash(&[]);
+    push_many_witness_items(&mut invalid, 9, 1, ScriptBuf::new_p2wsh(&hash).as_bytes());
+    let plan = Plan::promised_bytes((DBCACHE_MIB << 20) as usize);
+    let limit = (plan + WITNESS_ITEMS_BYTES) as u64;
+    for (name, chain, status) in [("valid", &valid, 0), ("invalid", &invalid, 1)] {
+        let file = scratch.write(name, &chain.bytes());
+        for threads in ["1", "2", "4"] {
+            let data = scratch.join(&format!("{name}-{threads}"));
+            let mut connect = connect(&file, &data, "regtest");
+            connect.args(["--dbcache", &DBCACHE_MIB.to_string(), "--par", threads]);
+            let (peak, ended) = peak_memory_and_status(&mut connect);
+            let words = format!("{name}, --par {threads}: {} MiB, {} allowed", peak >> 20, limit >> 20);
+            eprintln!("{words}");
+            assert_eq!(ended.code(), Some(status), "{words}");
+            assert!(peak <= limit, "{words}");
+        }
     }
 }

@@ -55,7 +55,7 @@ impl Product for Inputs {
                 txid: outpoint.map(|outpoint| outpoint.txid),
                 vout: input.vout,
                 script_sig: Hex(input.script_sig),
-                witness: input.witness.join(" "),
+                witness: input.witness.joined(),
                 sequence: input.sequence,
                 coin_height: input.height,
                 coinbase: input.coinbase,

@@ -4,12 +4,12 @@ use super::pass::{self, Asked, OfRun, Pass};
 use crate::arguments::export::{ExportBlocksArguments, NestedFormat};
 #[cfg(feature = "tables")]
 use crate::export::parquet::write_parquet;
-use crate::export::table::{Convert, Rows, Written, write_lines};
+use crate::export::table::{Convert, Memory, Rows, Written, write_lines};
 use crate::export::target::{Target, format_of};
 use crate::export::text;
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
-use blockmill_tables::pass::ROWS_BYTES;
+use blockmill_tables::pass::Portion;
 use blockmill_tables::transaction_row::{BlockRow, TransactionFields, TransactionRow, memory_of_row};
 use std::ops::RangeInclusive;
 
@@ -21,13 +21,19 @@ const ENDINGS: &[(&str, NestedFormat)] = &[
 ];
 
 /// The transactions that are exported.
-struct Transactions<'a>(&'a Pass<'a>);
+struct Transactions<'a> {
+    pass: &'a Pass<'a>,
+    portion: Portion,
+}
 
 impl Transactions<'_> {
-    /// Converts the rows of some blocks: all together, unless they take too much memory. Returns
-    /// their number, too.
-    fn pieces<T>(&self, heights: RangeInclusive<u32>, convert: Convert<'_, TransactionRow, T>) -> OfRun<Vec<T>> {
-        let Self(pass) = self;
+    /// Converts the rows of some blocks: all together, unless they take too much memory.
+    fn pieces<T: Memory>(
+        &self,
+        heights: RangeInclusive<u32>,
+        convert: Convert<'_, TransactionRow, T>,
+    ) -> Result<OfRun<Vec<T>>, Failure> {
+        let pass = self.pass;
         let (mut pieces, mut rows) = (Vec::new(), Vec::new());
         let (mut count, mut memory) = (0, 0);
         let mut convert = |rows: &mut Vec<TransactionRow>| {
@@ -44,7 +50,7 @@ impl Transactions<'_> {
                     transaction: TransactionFields::new(position, &spending, pass.network),
                 });
                 memory += memory_of_row(&spending);
-                if memory > ROWS_BYTES {
+                if memory > self.portion.rows {
                     convert(&mut rows)?;
                     memory = 0;
                 }
@@ -54,23 +60,27 @@ impl Transactions<'_> {
         if !rows.is_empty() {
             convert(&mut rows)?;
         }
-        Ok((pieces, count))
+        Ok(OfRun {
+            memory: pieces.iter().map(Memory::memory).sum(),
+            made: pieces,
+            transactions: count,
+        })
     }
 }
 
 impl Rows for Transactions<'_> {
     type Row = TransactionRow;
 
-    fn run<T: Send>(
+    fn run<T: Send + Memory>(
         &self,
         meter: &mut EngineMeter,
         convert: Convert<'_, TransactionRow, T>,
         take: &mut dyn FnMut(T) -> Result<(), Failure>,
     ) -> Result<u64, Failure> {
-        let Self(pass) = self;
+        let &Self { pass, portion } = self;
         let convert = |heights| self.pieces(heights, convert);
         let mut take = |_, pieces: Vec<T>| pieces.into_iter().try_for_each(&mut *take);
-        pass.run(std::slice::from_ref(&pass.heights), meter, &convert, &mut take)
+        pass.run(std::slice::from_ref(&pass.heights), portion, meter, &convert, &mut take)
     }
 }
 
@@ -84,7 +94,12 @@ pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
     };
     pass::run(&asked, &|pass, meter| {
         let target = Target::open(out, force)?;
-        let transactions = Transactions(pass);
+        let portion = match format {
+            #[cfg(feature = "tables")]
+            NestedFormat::Parquet => Portion::GROUPS,
+            NestedFormat::Jsonl => Portion::ROWS,
+        };
+        let transactions = Transactions { pass, portion };
         let (rows, bytes) = match format {
             #[cfg(feature = "tables")]
             NestedFormat::Parquet => write_parquet(&transactions, target, &pass.metadata()?, meter),

@@ -7,7 +7,7 @@
 //! The outputs of many blocks in a row are gathered together, so that memory has a bound. Of each
 //! one a number of 64 bits is kept: a hash of its outpoint, with a key that nobody can know before.
 
-use super::pass::{self, Asked, Pass};
+use super::pass::{self, Asked, OfRun, Pass};
 use crate::arguments::export::ExportHintsArguments;
 use crate::commands::{cores, open_set_at};
 use crate::export::table::{Written, say_written};
@@ -20,7 +20,7 @@ use blockmill_block::Block;
 use blockmill_chain::{ChainBlocks, Observer};
 use blockmill_datadir::{Batch, Earlier, UtxoSet};
 use blockmill_tables::hints;
-use blockmill_tables::pass::RUN_BYTES;
+use blockmill_tables::pass::Portion;
 use serde_json::json;
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -114,12 +114,16 @@ fn for_each_spent(
                 made.extend(wanted.map(|(input, height)| (height, key.hash_one(input.previous_output()))));
             }
         }
-        Ok((made, transactions))
+        Ok(OfRun {
+            memory: size_of_val(&*made),
+            made,
+            transactions,
+        })
     };
     let mut take = |_, made: Vec<(u32, u64)>| made.into_iter().try_for_each(|(height, hash)| take(height, hash));
     // No block below has spent them.
     let above = *heights.start()..=*pass.heights.end();
-    pass.run(&[above], meter, &convert, &mut take)?;
+    pass.run(&[above], Portion::GROUPS, meter, &convert, &mut take)?;
     Ok(())
 }
 
@@ -236,7 +240,7 @@ impl Source<'_> {
         };
         let heights = outputs.heights.clone();
         self.blocks
-            .for_each_run(heights, RUN_BYTES, cores(), &convert, &mut take)?;
+            .for_each_run(heights, Portion::GROUPS.blocks, cores(), &convert, &mut take)?;
         Ok(unspent)
     }
 

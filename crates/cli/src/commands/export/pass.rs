@@ -13,7 +13,7 @@ use crate::whole;
 use blockmill_block::Network;
 use blockmill_chain::{ChainBlocks, Wholeness};
 use blockmill_datadir::{ChainId, UtxoSet};
-use blockmill_tables::pass::{RUN_BYTES, heights};
+use blockmill_tables::pass::{Portion, heights};
 use serde_json::json;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -51,8 +51,14 @@ pub(super) struct Pass<'a> {
 /// The tables that a pass has written.
 pub(super) type AllWritten = Result<Vec<Written>, Failure>;
 
-/// What a thread has made of a run of blocks, and of how many transactions.
-pub(super) type OfRun<T> = Result<(T, u64), Failure>;
+/// What a thread has made of a run of blocks.
+pub(super) struct OfRun<T> {
+    pub(super) made: T,
+    /// Of what was made, in bytes.
+    pub(super) memory: usize,
+    /// The number of the transactions of the run.
+    pub(super) transactions: u64,
+}
 
 /// Nothing panics while it is held.
 fn lock(hidden: &Mutex<Wholeness>) -> MutexGuard<'_, Wholeness> {
@@ -116,25 +122,30 @@ impl Pass<'_> {
     pub(super) fn run<T: Send>(
         &self,
         ranges: &[RangeInclusive<u32>],
+        portion: Portion,
         meter: &mut EngineMeter,
-        convert: &(dyn Fn(RangeInclusive<u32>) -> OfRun<T> + Sync),
+        convert: &(dyn Fn(RangeInclusive<u32>) -> Result<OfRun<T>, Failure> + Sync),
         take: &mut dyn FnMut(RangeInclusive<u32>, T) -> Result<(), Failure>,
     ) -> Result<u64, Failure> {
         let all = ranges.iter().map(count).sum();
         let convert = |run: RangeInclusive<u32>| {
-            let (converted, transactions) = convert(run.clone())?;
-            Ok((run, converted, transactions))
+            let OfRun {
+                made,
+                memory,
+                transactions,
+            } = convert(run.clone())?;
+            Ok(((run, made, transactions), memory))
         };
         let (mut blocks, mut transactions) = (0, 0);
-        let mut take = |(run, converted, more): (RangeInclusive<u32>, T, u64)| {
+        let mut take = |(run, made, more): (RangeInclusive<u32>, T, u64)| {
             blocks += count(&run);
             transactions += more;
             meter.blocks(blocks, all, transactions);
-            take(run, converted)
+            take(run, made)
         };
         let done = self
             .blocks
-            .for_each_run_in(ranges, RUN_BYTES, cores(), &convert, &mut take);
+            .for_each_run_in(ranges, portion.blocks, cores(), &convert, &mut take);
         // The block that cannot be read may hide others.
         if let Ok(()) | Err(Failure::Block(_)) = done {
             self.find_hidden()?;

@@ -1,6 +1,6 @@
 //! `blockmill export transactions`, and the other flat tables of a pass over blocks.
 
-use super::pass::{self, AllWritten, Asked, Pass};
+use super::pass::{self, AllWritten, Asked, OfRun, Pass};
 use super::plan::{Plan, PlannedTable};
 use crate::arguments::Force;
 use crate::arguments::export::ExportTablesArguments;
@@ -9,13 +9,13 @@ use crate::export::database::{Database, GrowingTable};
 use crate::export::flat::{Encoder, Piece, Writer};
 use crate::export::metadata::Metadata;
 use crate::export::partitions::{FolderTable, Partitions};
-use crate::export::table::Written;
+use crate::export::table::{Memory, Written};
 use crate::export::target::Target;
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
 use blockmill_chain::ChainBlocks;
 use blockmill_tables::batch::{Batch, Table};
-use blockmill_tables::pass::{Completers, Made, MadeOfBlocks, Makers};
+use blockmill_tables::pass::{Completers, Made, MadeOfBlocks, Makers, Portion};
 use blockmill_tables::product::ProductKind;
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -124,6 +124,7 @@ struct Segment {
 /// A pass over blocks for some tables.
 struct Tables<'a> {
     pass: &'a Pass<'a>,
+    portion: Portion,
     makers: Makers,
     encoders: Vec<Encoder>,
     outputs: Vec<Output<'a>>,
@@ -185,6 +186,7 @@ impl Tables<'_> {
         };
         let Self {
             pass,
+            portion,
             makers,
             encoders,
             outputs,
@@ -200,7 +202,11 @@ impl Tables<'_> {
                 Ok(read?)
             });
             let MadeOfBlocks { rows, transactions } = makers.make(blocks, pass.network, is_written, &encode)?;
-            Ok((rows, transactions))
+            Ok(OfRun {
+                memory: rows.iter().map(|(_, made)| memory(made)).sum(),
+                made: rows,
+                transactions,
+            })
         };
         let mut take = |run: RangeInclusive<u32>, made: Vec<(usize, Made<_>)>| {
             let Segment {
@@ -240,7 +246,7 @@ impl Tables<'_> {
             Ok(())
         };
         let ranges: Vec<_> = segments.iter().map(|segment| segment.heights.clone()).collect();
-        pass.run(&ranges, meter, &convert, &mut take)?;
+        pass.run(&ranges, *portion, meter, &convert, &mut take)?;
         Ok(())
     }
 
@@ -278,6 +284,14 @@ impl Tables<'_> {
     }
 }
 
+/// Memory of rows that wait to be completed, or to be written.
+fn memory(made: &Made<Piece>) -> usize {
+    match made {
+        Made::Piece(piece, _) => piece.memory(),
+        Made::Rows(rows) => rows.memory(),
+    }
+}
+
 /// The outputs of tables, in order.
 fn outputs<'a>(
     plan: &Plan,
@@ -307,6 +321,8 @@ pub(crate) fn run(kind: ProductKind, arguments: &ExportTablesArguments) -> Resul
         stopped: plan.stopped(),
     };
     let is_begun = Cell::new(false);
+    let portions = plan.tables.iter().map(|table| table.form.portion());
+    let portion = portions.min_by_key(|portion| portion.rows).unwrap_or(Portion::ROWS);
     pass::run(&asked, &|pass, meter| {
         let folders = plan.folder_tables(Some(pass.network), is_begun.get());
         let force = arguments.pass.force;
@@ -324,7 +340,8 @@ pub(crate) fn run(kind: ProductKind, arguments: &ExportTablesArguments) -> Resul
         let encoder = |table: &PlannedTable| Encoder::new(table.kind.table(), table.form);
         let mut tables = Tables {
             pass,
-            makers: Makers::new(&kinds, &pass.blocks),
+            portion,
+            makers: Makers::new(&kinds, &pass.blocks).in_portions(portion),
             encoders: plan.tables.iter().map(encoder).collect::<Result<_, _>>()?,
             outputs,
             #[cfg(feature = "tables")]
