@@ -133,7 +133,7 @@ fn what_is_no_transaction_is_refused_whatever_its_witnesses() {
     let verifier = CoreVerifier::new(Signatures::Lanes);
     let mut sample = samples::generated().pop().unwrap();
     let last = sample.spent.len() - 1;
-    sample.transaction.input[last].witness = Witness::from_slice(&vec![[0u8; 0]; 30_000]);
+    sample.transaction.input[last].witness = Witness::from_slice(&[[0u8; 0]; 30_000]);
     let (bytes, spent) = (sample.bytes(), sample.spent());
     verifier.prepare(&bytes, &spent).unwrap();
     let changed = |change: &dyn Fn(&mut Vec<u8>)| {
