@@ -9,9 +9,9 @@
 //! Workers never wait. The calling thread waits only if it can begin no item: either all items have
 //! begun, or as many as may be ahead, or the results that wait weigh too much. Then another thread
 //! has begun the item whose result comes next, or holds the permission for it: where none has, no
-//! result waits, since items begin in order. That thread delivers the result, finds that there are no
-//! more items, or panics, and it sets `changed` in each case. The event stays set until the calling
-//! thread waits, so it may be set before.
+//! result waits, since items begin in order. That thread delivers the result, finds that there are
+//! no more items, or panics, and it sets `changed` in each case. The event stays set until the
+//! calling thread waits, so it may be set before.
 
 use crate::helpers::Helpers;
 use crate::scope::Scope;
@@ -241,10 +241,10 @@ impl Helpers {
         self.in_order_weighed(usize::MAX, items, |item| (convert(item), 0), take)
     }
 
-    /// As [`in_order`](Self::in_order), where results may be large: `convert` says with each what it
-    /// weighs, its memory in bytes for instance. While the results that are there and not taken
-    /// weigh more than `most`, no item begins. So there are never more than `most`, and one result
-    /// for each thread.
+    /// As [`in_order`](Self::in_order), where results may be large: `convert` says with each what
+    /// it weighs, its memory in bytes for instance. While the results that are there and not taken
+    /// weigh more than `most`, no item begins. So they never weigh more than `most` and one result
+    /// of each thread.
     ///
     /// # Errors
     /// The first of `take`.
