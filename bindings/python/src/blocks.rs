@@ -119,13 +119,9 @@ impl BlockRows {
                     true => Err(Fault::Stopped),
                     false => Ok(read?),
                 });
-            let made = makers.make(blocks, self.network, is_written, &to_arrow)?.rows;
-            let memory = made.iter().map(|(_, made)| match made {
-                Made::Piece(rows, _) => rows.get_array_memory_size(),
-                Made::Rows(rows) => rows.memory(),
-            });
-            let memory = memory.sum();
-            Ok((made, memory))
+            let made = makers.make(blocks, self.network, is_written, &to_arrow)?;
+            let memory = made.memory(RecordBatch::get_array_memory_size);
+            Ok((made.rows, memory))
         };
         let mut take = take;
         let mut take_all = |made: Vec<(usize, Made<RecordBatch>)>| {

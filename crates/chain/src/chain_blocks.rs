@@ -32,7 +32,8 @@ use std::path::PathBuf;
 /// length.
 const BLOCKS_TOGETHER: u32 = 20_000;
 
-/// Memory of what was made of runs and waits for its turn, at most and one run for each thread.
+/// Memory in bytes of what was made of runs and waits for its turn. While there is more, no thread
+/// begins a run; those that have begun come on top.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// Bytes between two blocks that are read ahead with them.

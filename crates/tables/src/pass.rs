@@ -95,6 +95,17 @@ pub struct MadeOfBlocks<T> {
     pub transactions: u64,
 }
 
+impl<T> MadeOfBlocks<T> {
+    /// Memory in bytes, about; `of_piece` gives that of what rows were converted to.
+    pub fn memory(&self, of_piece: impl Fn(&T) -> usize) -> usize {
+        let of = |(_, made): &(usize, Made<T>)| match made {
+            Made::Piece(piece, _) => of_piece(piece),
+            Made::Rows(rows) => rows.memory(),
+        };
+        self.rows.iter().map(of).sum()
+    }
+}
+
 impl Maker {
     fn make<T, E>(
         &self,

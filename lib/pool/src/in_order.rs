@@ -32,7 +32,7 @@ const FAR_AHEAD: usize = 1 << 10;
 struct Most {
     /// Items that have begun and whose results are not taken.
     ahead: usize,
-    /// What their results weigh, of those that are there.
+    /// The sum of the weights of the results that are there and not taken.
     weight: usize,
 }
 
@@ -44,7 +44,7 @@ struct Results<T> {
     taken: usize,
     /// Results that wait for `take`, with their weights.
     ready: BTreeMap<usize, (T, usize)>,
-    /// Of the results that wait, and of the one that `take` has.
+    /// The sum of the weights of the results that wait, and of the one that `take` has.
     weight: usize,
     /// Workers that have a job, queued or running.
     helping: usize,

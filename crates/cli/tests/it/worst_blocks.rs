@@ -162,7 +162,8 @@ pub(crate) const WITNESS_ITEMS_BYTES: usize = 48 * WITNESS_ITEMS;
 /// A coin of a witness version that has no meaning yet: nothing counts the items of its witness.
 const UNKNOWN_WITNESS_PROGRAM: [u8; 4] = [0x52, 2, 7, 7];
 
-/// Pushes a block whose bytes are items of the witnesses of so many inputs, which take a byte each.
+/// Pushes a block that is full of empty items, in the witnesses of so many inputs. They spend coins
+/// with this script.
 fn push_many_witness_items(chain: &mut Chain, coinbase: usize, inputs: usize, script: &[u8]) {
     let made = Transaction {
         output: vec![output(1, ScriptBuf::from_bytes(script.to_vec())); inputs],
@@ -270,7 +271,8 @@ fn many_items_of_witnesses_take_their_share() {
     let scratch = Scratch::new();
     let valid = many_witness_items();
     let mut invalid = many_witness_items();
-    // Of the hash of a script that is not there, and before that looked for among copies.
+    // The last item is the script. It is empty, and so leaves more than one item: but first Core
+    // copies them all.
     let hash = bitcoin::WScriptHash::hash(&[]);
     push_many_witness_items(&mut invalid, 9, 1, ScriptBuf::new_p2wsh(&hash).as_bytes());
     let plan = Plan::promised_bytes((DBCACHE_MIB << 20) as usize);

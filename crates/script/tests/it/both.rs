@@ -87,7 +87,7 @@ fn verdicts_of_both(verifier: &CoreVerifier, sample: &samples::Sample) -> Vec<bo
     (0..spent.len()).map(verdict).collect()
 }
 
-/// Witnesses of so many items are read only while their input is verified.
+/// A witness of many items is not read before its input is verified.
 #[test]
 fn many_items_of_witnesses_change_no_verdict() {
     let verifier = CoreVerifier::new(Signatures::Lanes);
@@ -95,7 +95,7 @@ fn many_items_of_witnesses_change_no_verdict() {
     let several = samples::generated().into_iter().filter(|sample| sample.spent.len() > 1);
     for (number, sample) in several.enumerate().take(60) {
         let before = verdicts_of_both(&verifier, &sample);
-        // Just few enough, more, and more over all inputs alone.
+        // Just few enough to be read with the transaction, and more.
         let items = [19_900, 20_100, 25_000][number % 3];
         for script in [
             None,

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::progress::EngineMeter;
 use blockmill_chain::ChainBlocks;
 use blockmill_tables::batch::{Batch, Table};
-use blockmill_tables::pass::{Completers, Made, MadeOfBlocks, Makers, Portion};
+use blockmill_tables::pass::{Completers, Made, Makers, Portion};
 use blockmill_tables::product::ProductKind;
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -201,11 +201,11 @@ impl Tables<'_> {
                 pass.check_stop()?;
                 Ok(read?)
             });
-            let MadeOfBlocks { rows, transactions } = makers.make(blocks, pass.network, is_written, &encode)?;
+            let made = makers.make(blocks, pass.network, is_written, &encode)?;
             Ok(OfRun {
-                memory: rows.iter().map(|(_, made)| memory(made)).sum(),
-                made: rows,
-                transactions,
+                memory: made.memory(Memory::memory),
+                made: made.rows,
+                transactions: made.transactions,
             })
         };
         let mut take = |run: RangeInclusive<u32>, made: Vec<(usize, Made<_>)>| {
@@ -281,14 +281,6 @@ impl Tables<'_> {
         let files: AllWritten = ended.into_iter().map(complete).collect();
         written.extend(files?);
         Ok(written)
-    }
-}
-
-/// Memory of rows that wait to be completed, or to be written.
-fn memory(made: &Made<Piece>) -> usize {
-    match made {
-        Made::Piece(piece, _) => piece.memory(),
-        Made::Rows(rows) => rows.memory(),
     }
 }
 
