@@ -71,13 +71,13 @@ impl LaneCosts {
     /// [`Backend`]), the least of them.
     pub(crate) const fn of(backend: Backend) -> Self {
         let (full_ns, full) = match backend {
-            Backend::Avx512 => (6_000, 32),
-            Backend::AvxIfma => (10_000, 16),
-            Backend::Avx512F => (12_000, 32),
+            Backend::Avx512 => (6_000, 16),
+            Backend::AvxIfma => (10_000, 10),
+            Backend::Avx512F => (12_000, 16),
             Backend::Avx2 => (16_000, 16),
             // Not known beforehand: `auto` keeps them only where it has measured that they are
             // faster.
-            Backend::Neon => (SIGNATURE_NS, 8),
+            Backend::Neon => (SIGNATURE_NS, 4),
             // Slower in truth, but only a user who asks for lanes gets these.
             Backend::Portable => (SIGNATURE_NS, 4),
         };

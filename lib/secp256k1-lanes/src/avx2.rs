@@ -1,15 +1,19 @@
-//! Four lanes of AVX2, which multiply by the multiply-add of floating point (`floats.rs`).
+//! Eight lanes of AVX2, which multiply by the multiply-add of floating point (`floats.rs`). Each
+//! word has two vectors.
 
 #![expect(unsafe_code, reason = "intrinsics need their instructions")]
 
 use crate::floats::{Floats, Fma, apart_in_this_file};
 use crate::four::Four;
 use crate::multiplier::{compute, with_instructions};
+use crate::two::Two;
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-/// Four lanes of 64 bits.
-pub(crate) type Avx2 = Four<Fma>;
+/// Eight lanes of 64 bits.
+pub(crate) type Avx2 = Two<Vector>;
+
+type Vector = Four<Fma>;
 
 /// Whether the processor has what [`Avx2`] uses.
 pub(crate) fn is_available() -> bool {
@@ -20,7 +24,7 @@ pub(crate) fn is_available() -> bool {
 /// too few.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn in_turn(end: &mut __m256d, a: &mut Avx2, b: &mut Avx2) {
+fn in_turn(end: &mut __m256d, a: &mut Vector, b: &mut Vector) {
     // SAFETY: the text is a comment, no instruction.
     unsafe {
         asm!(
@@ -33,11 +37,11 @@ fn in_turn(end: &mut __m256d, a: &mut Avx2, b: &mut Avx2) {
     }
 }
 
-impl Floats for Avx2 {
+impl Floats for Vector {
     type Float = __m256d;
 
     with_instructions!(with_instructions, "avx2,fma");
-    apart_in_this_file!(Avx2);
+    apart_in_this_file!(Vector);
     #[inline(always)]
     fn splat_float(value: f64) -> __m256d {
         compute!(_mm256_set1_pd(value))

@@ -22,17 +22,18 @@ use std::sync::OnceLock;
 /// of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backend {
-    /// Eight lanes of AVX-512 with IFMA: 4.8 us, ratio 8.0.
+    /// Eight lanes of AVX-512 with IFMA: 4.7 us, ratio 8.1. Batches of fewer than 3 signatures are
+    /// slower than libsecp256k1.
     Avx512,
-    /// Eight lanes of AVX-512 without IFMA: 9.9 us, ratio 3.9. Batches of fewer than 8 signatures
+    /// Eight lanes of AVX-512 without IFMA: 9.3 us, ratio 4.1. Batches of fewer than 5 signatures
     /// are slower than libsecp256k1.
     Avx512F,
     /// Four lanes of AVX-IFMA. An estimate of the ratio: 4.1, measured on an Intel Xeon with the
     /// same code on sixteen registers and the encoding of AVX-512 for the two instructions.
     /// Processors with narrower multipliers are slower.
     AvxIfma,
-    /// Four lanes of AVX2 with FMA: 13.8 us, ratio 2.8. Batches of fewer than 6 signatures are
-    /// slower than libsecp256k1.
+    /// Eight lanes of AVX2 with FMA, in two vectors: 12.3 us, ratio 3.1. Batches of fewer than 6
+    /// signatures are slower than libsecp256k1.
     Avx2,
     /// Two lanes of NEON. Not measured on any processor.
     Neon,

@@ -13,7 +13,7 @@
 use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
 use crate::keys::{self, Keys};
-use crate::point::{Affine, Jacobian, double_each, invert_all};
+use crate::point::{Affine, Group, Jacobian, invert_all};
 use crate::positions::{BLOCK_BITS, BLOCKS, SIDE_BY_SIDE};
 use crate::word::{BATCH, Mask, Word, side_by_side};
 use std::cmp::Reverse;
@@ -89,7 +89,7 @@ impl<W: Word> Comb<W> {
         if W::LANES == 1 {
             self.double_together::<1>(points);
         } else {
-            self.double_together::<{ keys::SIDE_BY_SIDE }>(points);
+            self.double_together::<SIDE_BY_SIDE>(points);
         }
         let first = points.len();
         for (block, table) in self.first_tables.iter_mut().enumerate().skip(1) {
@@ -119,17 +119,17 @@ impl<W: Word> Comb<W> {
         self.points.clear();
         for block in 1..BLOCKS {
             for first in (0..self.key_words).step_by(N) {
-                let mut points: [Jacobian<W>; N] = side_by_side(
+                let mut words = Group::<W, N>::new(side_by_side(
                     #[inline(always)]
                     |k| match block {
                         1 => keys[first + k].jacobian(),
                         _ => self.points[(block - 2) * self.key_words + first + k],
                     },
-                );
+                ));
                 for _ in usize::from(is_planted::<W>(Fault::BlockDoubling))..BLOCK_BITS {
-                    double_each(&mut points);
+                    words.double();
                 }
-                self.points.extend_from_slice(&points);
+                self.points.extend_from_slice(&words.points);
             }
         }
     }
@@ -138,7 +138,7 @@ impl<W: Word> Comb<W> {
 /// The words of keys and the words of checks for which the comb saves most; `counts` says how many
 /// checks each key has, the highest number first.
 fn most_saved<W: Word>(counts: &[usize]) -> (usize, usize) {
-    let together = if W::LANES == 1 { 1 } else { keys::SIDE_BY_SIDE };
+    let together = keys::side_by_side::<W>();
     let (mut best, mut most) = ((0, 0), 0);
     let (mut key_words, mut checks) = (0, 0);
     // All lanes of the words have keys. Where the last ones have one check each, these are free.
@@ -165,11 +165,12 @@ mod tests {
         let saved = most_saved::<u64>;
         assert_eq!(saved(&[]), (0, 0));
         assert_eq!(saved(&[1; 256]), (0, 0));
-        // A group is four checks here. A key that does not fill one is left out.
+        // A group is two checks here. Checks that do not fill one are left out.
         assert_eq!(saved(&[3, 1]), (0, 0));
         assert_eq!(saved(&[4]), (1, 4));
-        assert_eq!(saved(&[6, 1]), (1, 4));
-        assert_eq!(saved(&[6, 2, 1]), (2, 8));
+        assert_eq!(saved(&[7, 1]), (1, 6));
+        assert_eq!(saved(&[7, 2, 1]), (1, 6));
+        assert_eq!(saved(&[7, 4, 1]), (2, 10));
         assert_eq!(saved(&[2; 128]), (0, 0));
         assert_eq!(saved(&[3; 85]), (80, 240));
         assert_eq!(saved(&[4, 4, 4, 2, 2]), (3, 12));

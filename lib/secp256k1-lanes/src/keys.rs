@@ -8,6 +8,7 @@ use crate::curve::Curve;
 use crate::field::Fe;
 use crate::number::Number;
 use crate::point::Affine;
+use crate::positions::SIDE_BY_SIDE;
 use crate::word::{BATCH, LANES_MAX, Mask, Word};
 
 /// What a key is known by here: its x coordinate.
@@ -16,8 +17,10 @@ pub(crate) type Key = Number;
 /// A key for lanes that nobody asks.
 const STAND_IN: Key = [1, 0, 0, 0];
 
-/// Words of keys that are computed side by side; not on a single lane.
-pub(crate) const SIDE_BY_SIDE: usize = 2;
+/// Words of keys of which a comb makes points side by side.
+pub(crate) const fn side_by_side<W: Word>() -> usize {
+    if W::LANES == 1 { 1 } else { SIDE_BY_SIDE }
+}
 
 /// Slots in which keys are found: twice as many as keys, so that few are looked at. If somebody
 /// chose all keys for one slot, a batch would take a twentieth longer.
@@ -100,7 +103,7 @@ impl<W: Word> Keys<W> {
     #[inline(always)]
     pub(crate) fn make_points(&mut self, curve: &Curve) {
         // Whole groups of words, as the comb takes them.
-        let together = if W::LANES == 1 { 1 } else { SIDE_BY_SIDE };
+        let together = side_by_side::<W>();
         let words = self.distinct.len().div_ceil(together * W::LANES) * together;
         for word in 0..words {
             self.points.push(on_own_curve(curve.b, &self.word(word * W::LANES)));

@@ -109,7 +109,7 @@
 //! - `inverse`, `number`, `curve`: one inversion, plain numbers, the tables of G.
 //! - `key`: single keys, for those who have no other library.
 //! - `multiplier`: what vectors multiply with. `floats` is one for all vectors of floats, `signed`
-//!   its products, whose low halves have a sign.
+//!   its products, whose low halves have a sign. `two` makes one word of two vectors.
 //! - `word`: the lane type that all of this is generic over. `portable` is one lane of `u64`, on
 //!   any machine; the others are vectors. Tests add intervals, which prove that nothing overflows.
 //! - `fault`: carries and masks that tests leave out.
@@ -153,6 +153,8 @@ mod multiplier;
 mod neon;
 #[cfg(any(test, target_arch = "x86_64", target_arch = "aarch64"))]
 mod signed;
+#[cfg(target_arch = "x86_64")]
+mod two;
 
 #[cfg(all(target_arch = "aarch64", target_endian = "big"))]
 compile_error!("the lanes of NEON are made for little-endian ARM64 only");

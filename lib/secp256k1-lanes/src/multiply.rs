@@ -23,10 +23,11 @@ use crate::comb::{Comb, TABLES};
 use crate::curve::{Curve, GENERATOR_ENTRIES};
 use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
-use crate::point::{Affine, Jacobian, Signed, add_each, double_each, invert_all};
+use crate::point::{Affine, Group, Jacobian, Signed, invert_all};
 use crate::positions::{BLOCK_POSITIONS, GENERATOR_POSITIONS, GENERATOR_WIDTH, POSITIONS, SIDE_BY_SIDE, WIDTH};
 use crate::scalar::Half;
 use crate::word::{BATCH, Mask, Row, Word, side_by_side};
+use std::ops::Range;
 
 /// Entries of a table of a point: odd multiples below 2^[`WIDTH`].
 const ENTRY_BITS: u32 = WIDTH as u32 - 1;
@@ -362,41 +363,41 @@ impl<W: Word> Workspace<W> {
     /// From the highest position down; `on_comb` words only from that of a block.
     #[inline(always)]
     fn walk(&mut self, on_comb: usize) {
-        // A single lane gains nothing from words side by side, and is compiled faster without.
-        if W::LANES == 1 {
-            self.walk_together::<1>(on_comb);
-        } else {
-            self.walk_together::<SIDE_BY_SIDE>(on_comb);
+        let all = self.sums.len() / POSITIONS;
+        for (words, positions) in [(0..on_comb, BLOCK_POSITIONS), (on_comb..all, POSITIONS)] {
+            // A single lane gains nothing from words side by side, and is compiled faster without.
+            if W::LANES == 1 {
+                self.walk_together::<1>(words, positions);
+            } else {
+                // Two groups hide more latency than one.
+                let rest = self.walk_together::<{ 2 * SIDE_BY_SIDE }>(words, positions);
+                self.walk_together::<SIDE_BY_SIDE>(rest, positions);
+            }
         }
     }
 
+    /// Takes `N` of the words at a time, and gives back those that are left.
     #[inline(always)]
-    fn walk_together<const N: usize>(&mut self, on_comb: usize) {
-        for (group, sums) in self.sums.chunks_exact(N * POSITIONS).enumerate() {
-            let at = |word: usize, position: usize| &sums[word * POSITIONS + position];
-            let positions = if group * N < on_comb {
-                BLOCK_POSITIONS
-            } else {
-                POSITIONS
-            };
-            let mut points: [Jacobian<W>; N] = side_by_side(
+    fn walk_together<const N: usize>(&mut self, words: Range<usize>, positions: usize) -> Range<usize> {
+        let (sums, _) = self.sums[words.start * POSITIONS..words.end * POSITIONS].as_chunks::<POSITIONS>();
+        let (groups, rest) = sums.as_chunks::<N>();
+        for sums in groups {
+            let mut group = Group::new(side_by_side::<_, N>(
                 #[inline(always)]
-                |word| at(word, positions - 1).jacobian(),
-            );
+                |word| sums[word][positions - 1].jacobian(),
+            ));
             for position in (0..positions - 1).rev() {
                 for _ in 0..WIDTH {
-                    double_each(&mut points);
+                    group.double();
                 }
-                add_each(
-                    &mut points,
-                    side_by_side(
-                        #[inline(always)]
-                        |word| at(word, position),
-                    ),
-                );
+                group.add(side_by_side(
+                    #[inline(always)]
+                    |word| &sums[word][position],
+                ));
             }
-            self.points.extend_from_slice(&points);
+            self.points.extend_from_slice(&group.points);
         }
+        words.end - rest.len()..words.end
     }
 }
 

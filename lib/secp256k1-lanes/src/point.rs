@@ -13,7 +13,7 @@ use crate::fault::{Fault, is_planted};
 use crate::field::{Factor, Fe, Lazy, Multiplicand};
 use crate::inverse::Modulus;
 use crate::number::{P, limbs};
-use crate::word::{Mask, Word, side_by_side, side_by_side_apart};
+use crate::word::{Mask, Word};
 
 const MODULUS: Modulus = Modulus::new(&P);
 
@@ -109,98 +109,185 @@ impl<W: Word> Signed<W> {
     }
 }
 
-/// Doubles each point: Z is multiplied by 2 Y.
-#[inline(always)]
-pub(crate) fn double_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N]) {
-    // With B = Y^2, D = 2 X B, E = 3 X^2:
-    // X' = E^2 - 4 D, Y' = E (2 D - X') - 8 B^2, Z' = 2 Y Z.
-    let b = side_by_side_apart::<W, _, N>(
-        #[inline(always)]
-        |j| points[j].y.squared().factor(),
-    );
-    let e = side_by_side_apart::<W, _, N>(
-        #[inline(always)]
-        |j| points[j].x.squared().lazy().triple().factor(),
-    );
-    let d = side_by_side_apart::<W, _, N>(
-        #[inline(always)]
-        |j| points[j].x.times(&b[j]).lazy_double(),
-    );
-    // Before y changes below, of which z is computed.
-    for point in points.iter_mut() {
-        point.z = W::apart(
-            #[inline(always)]
-            || point.y.times(&point.z).lazy_double().factor(),
-        );
-    }
-    for (j, point) in points.iter_mut().enumerate() {
-        point.x = W::apart(
-            #[inline(always)]
-            || e[j].squared().subtract(&d[j].scale::<2>()).reduce(),
-        );
-    }
-    for (j, point) in points.iter_mut().enumerate() {
-        let distance = d[j].scale::<1>().subtract(&point.x.lazy()).factor();
-        point.y = W::apart(
-            #[inline(always)]
-            || e[j].times(&distance).subtract_scaled::<3>(&b[j].squared()).reduce(),
-        );
-    }
+/// Points that go side by side, and what a step computes on the way.
+///
+/// A step computes one value of all points before the next one: a product waits for itself alone.
+/// Each value is written where the next steps read it, since one that a function gives back would
+/// be copied.
+#[derive(Debug)]
+pub(crate) struct Group<W, const N: usize> {
+    pub(crate) points: [Jacobian<W>; N],
+    factors: [[Factor<W>; N]; 2],
+    lazy: [Lazy<W>; N],
+    numbers: [[Fe<W>; N]; 4],
 }
 
-/// Adds an affine point to each: Z is multiplied by x Z^2 - X.
+/// Writes a value in a function of its own ([`Word::apart`]).
 #[inline(always)]
-pub(crate) fn add_each<W: Word, const N: usize>(points: &mut [Jacobian<W>; N], others: [&Affine<W>; N]) {
-    // With H = x Z^2 - X, R = y Z^3 - Y, V = X H^2:
-    // X' = R^2 - H^3 - 2 V, Y' = R (V - X') - Y H^3, Z' = Z H.
-    let zz = side_by_side_apart::<W, _, N>(
+fn put<W: Word, T>(to: &mut T, value: impl FnOnce() -> T) {
+    W::apart(
         #[inline(always)]
-        |j| points[j].z.squared().reduce(),
+        move || *to = value(),
     );
-    let h = side_by_side_apart::<W, _, N>(
-        #[inline(always)]
-        |j| others[j].x.times(&zz[j]).subtract(&points[j].x.lazy()).reduce(),
-    );
-    let zzz = side_by_side_apart::<W, _, N>(
-        #[inline(always)]
-        |j| zz[j].times(&points[j].z).reduce(),
-    );
-    let hh: [_; N] = side_by_side(
-        #[inline(always)]
-        |j| h[j].square(),
-    );
-    let r = side_by_side_apart::<W, _, N>(
-        #[inline(always)]
-        |j| others[j].y.times(&zzz[j]).subtract(&points[j].y.lazy()).reduce(),
-    );
-    let minus_hhh = side_by_side_apart::<W, _, N>(
-        #[inline(always)]
-        |j| hh[j].times(&h[j]).reduce_negated(),
-    );
-    let v: [_; N] = side_by_side(
-        #[inline(always)]
-        |j| hh[j].mul(&points[j].x),
-    );
-    for (j, point) in points.iter_mut().enumerate() {
-        point.z = W::apart(
-            #[inline(always)]
-            || point.z.times(&h[j]).factor(),
-        );
+}
+
+impl<W: Word, const N: usize> Group<W, N> {
+    #[inline(always)]
+    pub(crate) fn new(points: [Jacobian<W>; N]) -> Self {
+        let zero = Fe::small(0);
+        Self {
+            points,
+            factors: [[zero.as_factor(); N]; 2],
+            lazy: [zero.lazy(); N],
+            numbers: [[zero; N]; 4],
+        }
     }
-    for (j, point) in points.iter_mut().enumerate() {
-        // Perhaps negative, but never carried: it is only subtracted from a product.
-        let subtrahend = v[j].lazy().scale::<1>().minus(&minus_hhh[j].lazy());
-        point.x = W::apart(
-            #[inline(always)]
-            || r[j].squared().subtract(&subtrahend).reduce(),
-        );
+
+    /// Doubles each point: Z is multiplied by 2 Y.
+    #[inline(always)]
+    pub(crate) fn double(&mut self) {
+        // With B = Y^2, D = 2 X B, E = 3 X^2:
+        // X' = E^2 - 4 D, Y' = E (2 D - X') - 8 B^2, Z' = 2 Y Z.
+        let (points, [b, e], d) = (&mut self.points, &mut self.factors, &mut self.lazy);
+        for (b, point) in b.iter_mut().zip(&*points) {
+            put::<W, _>(
+                b,
+                #[inline(always)]
+                || point.y.squared().factor(),
+            );
+        }
+        for (e, point) in e.iter_mut().zip(&*points) {
+            put::<W, _>(
+                e,
+                #[inline(always)]
+                || point.x.squared().lazy().triple().factor(),
+            );
+        }
+        for (j, d) in d.iter_mut().enumerate() {
+            let (point, b) = (&points[j], &b[j]);
+            put::<W, _>(
+                d,
+                #[inline(always)]
+                || point.x.times(b).lazy_double(),
+            );
+        }
+        // Before y changes below, of which z is computed.
+        for point in &mut *points {
+            let Jacobian { y, z, .. } = point;
+            W::apart(
+                #[inline(always)]
+                || *z = y.times(z).lazy_double().factor(),
+            );
+        }
+        for (j, point) in points.iter_mut().enumerate() {
+            let (d, e) = (&d[j], &e[j]);
+            put::<W, _>(
+                &mut point.x,
+                #[inline(always)]
+                || e.squared().subtract(&d.scale::<2>()).reduce(),
+            );
+        }
+        for (j, point) in points.iter_mut().enumerate() {
+            let (Jacobian { x, y, .. }, b, d, e) = (point, &b[j], &d[j], &e[j]);
+            put::<W, _>(
+                y,
+                #[inline(always)]
+                || {
+                    let distance = d.scale::<1>().subtract(&x.lazy()).factor();
+                    e.times(&distance).subtract_scaled::<3>(&b.squared()).reduce()
+                },
+            );
+        }
     }
-    for (j, point) in points.iter_mut().enumerate() {
-        let distance = v[j].sub(&point.x);
-        point.y = W::apart(
-            #[inline(always)]
-            || r[j].times(&distance).add_product(&point.y, &minus_hhh[j]).reduce(),
-        );
+
+    /// Adds an affine point to each: Z is multiplied by x Z^2 - X.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, others: [&Affine<W>; N]) {
+        // With H = x Z^2 - X, R = y Z^3 - Y, V = X H^2:
+        // X' = R^2 - H^3 - 2 V, Y' = R (V - X') - Y H^3, Z' = Z H.
+        let (points, [power, h, r, minus_hhh]) = (&mut self.points, &mut self.numbers);
+        // Z^2
+        for (power, point) in power.iter_mut().zip(&*points) {
+            put::<W, _>(
+                power,
+                #[inline(always)]
+                || point.z.squared().reduce(),
+            );
+        }
+        for (j, h) in h.iter_mut().enumerate() {
+            let (point, other, zz) = (&points[j], others[j], &power[j]);
+            put::<W, _>(
+                h,
+                #[inline(always)]
+                || other.x.times(zz).subtract(&point.x.lazy()).reduce(),
+            );
+        }
+        // Z^3
+        for (power, point) in power.iter_mut().zip(&*points) {
+            W::apart(
+                #[inline(always)]
+                || *power = power.times(&point.z).reduce(),
+            );
+        }
+        for (j, r) in r.iter_mut().enumerate() {
+            let (point, other, zzz) = (&points[j], others[j], &power[j]);
+            put::<W, _>(
+                r,
+                #[inline(always)]
+                || other.y.times(zzz).subtract(&point.y.lazy()).reduce(),
+            );
+        }
+        // H^2
+        for (power, h) in power.iter_mut().zip(&*h) {
+            put::<W, _>(
+                power,
+                #[inline(always)]
+                || h.squared().reduce(),
+            );
+        }
+        for (j, minus_hhh) in minus_hhh.iter_mut().enumerate() {
+            let (h, hh) = (&h[j], &power[j]);
+            put::<W, _>(
+                minus_hhh,
+                #[inline(always)]
+                || hh.times(h).reduce_negated(),
+            );
+        }
+        let v = power;
+        for (v, point) in v.iter_mut().zip(&*points) {
+            W::apart(
+                #[inline(always)]
+                || *v = v.times(&point.x).reduce(),
+            );
+        }
+        for (point, h) in points.iter_mut().zip(&*h) {
+            W::apart(
+                #[inline(always)]
+                || point.z = point.z.times(h).factor(),
+            );
+        }
+        for (j, point) in points.iter_mut().enumerate() {
+            let (r, v, minus_hhh) = (&r[j], &v[j], &minus_hhh[j]);
+            put::<W, _>(
+                &mut point.x,
+                #[inline(always)]
+                || {
+                    // Perhaps negative, but never carried: it is only subtracted from a product.
+                    let subtrahend = v.lazy().scale::<1>().minus(&minus_hhh.lazy());
+                    r.squared().subtract(&subtrahend).reduce()
+                },
+            );
+        }
+        for (j, point) in points.iter_mut().enumerate() {
+            let (Jacobian { x, y, .. }, r, v, minus_hhh) = (point, &r[j], &v[j], &minus_hhh[j]);
+            W::apart(
+                #[inline(always)]
+                || {
+                    let distance = v.sub(x);
+                    *y = r.times(&distance).add_product(y, minus_hhh).reduce();
+                },
+            );
+        }
     }
 }
 

@@ -12,8 +12,8 @@ pub(crate) const POSITIONS: usize = HALF_BITS / WIDTH;
 pub(crate) const GENERATOR_WIDTH: usize = 10;
 pub(crate) const GENERATOR_POSITIONS: usize = HALF_BITS / GENERATOR_WIDTH;
 
-/// Words that walk through the positions side by side, a group.
-pub(crate) const SIDE_BY_SIDE: usize = 4;
+/// Words of a group, which walk through the positions side by side.
+pub(crate) const SIDE_BY_SIDE: usize = 2;
 
 /// Blocks of the positions.
 pub(crate) const BLOCKS: usize = 4;

@@ -17,22 +17,8 @@ pub(crate) fn side_by_side<T: Copy, const N: usize>(mut work: impl FnMut(usize) 
     all
 }
 
-/// The same, each word by [`Word::apart`].
-#[inline(always)]
-pub(crate) fn side_by_side_apart<W: Word, T: Copy, const N: usize>(mut work: impl FnMut(usize) -> T) -> [T; N] {
-    side_by_side(
-        #[inline(always)]
-        |index| {
-            W::apart(
-                #[inline(always)]
-                || work(index),
-            )
-        },
-    )
-}
-
-/// Checks that are verified together at most; more are verified in several batches. Fewer than 32
-/// cost as much as 32.
+/// Checks that are verified together at most; more are verified in several batches. Fewer than 16
+/// cost as much as 16.
 pub const BATCH: usize = 256;
 
 const _: () = assert!(BATCH.is_power_of_two());

@@ -285,7 +285,7 @@ fn few_checks_are_left_to_libsecp256k1() {
     let first = |backend| (1..=256).find(|&checks| LaneCosts::of(backend).take(checks));
     assert_eq!(
         Backend::ALL.map(first),
-        [Some(6), Some(5), Some(11), Some(8), Some(8), Some(4)]
+        [Some(3), Some(3), Some(6), Some(8), Some(4), Some(4)]
     );
     for backend in Backend::ALL {
         let costs = LaneCosts::of(backend);

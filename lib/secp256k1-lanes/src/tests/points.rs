@@ -4,7 +4,7 @@ use super::{n, number};
 use crate::curve::{Curve, GENERATOR_ENTRIES};
 use crate::field::Fe;
 use crate::number::to_bytes;
-use crate::point::{Affine, Jacobian, add_each, double_each};
+use crate::point::{Affine, Group, Jacobian};
 use crate::positions::{GENERATOR_POSITIONS, GENERATOR_WIDTH};
 use num_bigint::BigUint;
 use secp256k1::SecretKey;
@@ -64,16 +64,16 @@ fn steps() {
             y: Fe::broadcast(&[e, f, g, h]),
         }
     };
-    let mut p = [
+    let mut words = Group::new([
         get(0).jacobian(),
         get(1).jacobian(),
         get(2).jacobian(),
         get(3).jacobian(),
-    ];
-    double_each(&mut p);
-    assert!(p.iter().all(on_j));
-    double_each(&mut p);
-    assert!(p.iter().all(on_j));
-    add_each(&mut p, [&get(6), &get(7), &get(8), &get(9)]);
-    assert!(p.iter().all(on_j));
+    ]);
+    words.double();
+    assert!(words.points.iter().all(on_j));
+    words.double();
+    assert!(words.points.iter().all(on_j));
+    words.add([&get(6), &get(7), &get(8), &get(9)]);
+    assert!(words.points.iter().all(on_j));
 }
