@@ -62,7 +62,7 @@ pub(crate) fn ordinary_ns(report: &Report) -> i64 {
 pub(crate) struct LaneCosts {
     /// One verification in full lanes.
     full_ns: i64,
-    /// Fewer checks cost as much as this many.
+    /// Checks of a group. A group that is not full costs as much.
     full: i64,
 }
 
@@ -72,7 +72,7 @@ impl LaneCosts {
     pub(crate) const fn of(backend: Backend) -> Self {
         let (full_ns, full) = match backend {
             Backend::Avx512 => (6_000, 16),
-            Backend::AvxIfma => (10_000, 10),
+            Backend::AvxIfma => (10_000, 16),
             Backend::Avx512F => (12_000, 16),
             Backend::Avx2 => (16_000, 16),
             // Not known beforehand: `auto` keeps them only where it has measured that they are
@@ -87,7 +87,8 @@ impl LaneCosts {
     /// What one of `together` checks costs that are verified at once.
     pub(crate) fn check_ns(self, together: usize) -> i64 {
         let together = count(together as u64).max(1);
-        self.full_ns * together.max(self.full) / together
+        let lanes = (together + self.full - 1) / self.full * self.full;
+        self.full_ns * lanes / together
     }
 
     /// Whether lanes take a group of `together` checks: where they are faster than libsecp256k1.

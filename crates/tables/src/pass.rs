@@ -96,7 +96,7 @@ pub struct MadeOfBlocks<T> {
 }
 
 impl<T> MadeOfBlocks<T> {
-    /// Memory in bytes, about; `of_piece` gives that of what rows were converted to.
+    /// Memory in bytes, about; `of_piece` gives that of a piece, which rows were converted to.
     pub fn memory(&self, of_piece: impl Fn(&T) -> usize) -> usize {
         let of = |(_, made): &(usize, Made<T>)| match made {
             Made::Piece(piece, _) => of_piece(piece),

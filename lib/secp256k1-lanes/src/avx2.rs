@@ -10,10 +10,11 @@ use crate::two::Two;
 use std::arch::asm;
 use std::arch::x86_64::*;
 
+/// Four lanes of 64 bits.
+type Vector = Four<Fma>;
+
 /// Eight lanes of 64 bits.
 pub(crate) type Avx2 = Two<Vector>;
-
-type Vector = Four<Fma>;
 
 /// Whether the processor has what [`Avx2`] uses.
 pub(crate) fn is_available() -> bool {

@@ -15,14 +15,14 @@ use crate::field::Fe;
 use crate::keys::{self, Keys};
 use crate::point::{Affine, Group, Jacobian, invert_all};
 use crate::positions::{BLOCK_BITS, BLOCKS, SIDE_BY_SIDE};
-use crate::word::{BATCH, Mask, Word, side_by_side};
+use crate::word::{BATCH, LANES_MAX, Mask, Word, side_by_side};
 use std::cmp::Reverse;
 
 /// Most tables of a batch.
 pub(crate) const TABLES: usize = 2 * BATCH;
 
 /// Most keys of a batch that have tables for all blocks.
-const KEYS_MAX: usize = (TABLES - BATCH) / (BLOCKS - 1) / 16 * 16;
+const KEYS_MAX: usize = (TABLES - BATCH) / (BLOCKS - 1) / (SIDE_BY_SIDE * LANES_MAX) * (SIDE_BY_SIDE * LANES_MAX);
 
 /// A word of keys costs as much as so many words of checks save. Measured: by multiplications alone
 /// it would be 1.4.

@@ -1,4 +1,4 @@
-//! Four lanes of AVX2. Two multipliers complete them: `avx_ifma.rs`, and `avx2.rs` for two of them.
+//! Four lanes of AVX2. Two multipliers complete them: `avx_ifma.rs`, and `avx2.rs` for a pair.
 
 #![expect(
     unsafe_code,

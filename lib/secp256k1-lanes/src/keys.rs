@@ -17,7 +17,7 @@ pub(crate) type Key = Number;
 /// A key for lanes that nobody asks.
 const STAND_IN: Key = [1, 0, 0, 0];
 
-/// Words of keys of which a comb makes points side by side.
+/// How many words of keys are computed at a time: a group, or one of a single lane.
 pub(crate) const fn side_by_side<W: Word>() -> usize {
     if W::LANES == 1 { 1 } else { SIDE_BY_SIDE }
 }

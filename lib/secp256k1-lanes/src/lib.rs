@@ -48,8 +48,8 @@
 //!   want.
 //! - Any bytes are allowed. A number out of its range, or a key that is no point, is invalid. There
 //!   are no errors, and no panics.
-//! - Checks are verified in batches of [`BATCH`]. A batch below 32 signatures takes nearly as long
-//!   as one of 32 on eight lanes. Tweaks take a fifth of a signature's time.
+//! - Checks are verified in batches of [`BATCH`]. A batch below 16 signatures takes nearly as long
+//!   as one of 16 on eight lanes. Tweaks take a fifth of a signature's time.
 //! - A verifier keeps its working memory. Every thread should have a verifier of its own. All share
 //!   tables of 832 KiB, which the first verification makes in a few milliseconds.
 //! - Nothing runs in constant time. Keys, signatures and messages must be public.

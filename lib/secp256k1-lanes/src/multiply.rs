@@ -123,7 +123,7 @@ impl<W: Word> Workspace<W> {
         halves: &[Halves<W>],
         unsure: &mut [W::Mask],
     ) {
-        // The walk takes several words at a time, and has no case for a rest.
+        // The walk takes whole groups.
         assert!(halves.len().is_multiple_of(SIDE_BY_SIDE), "words come in groups");
         assert!(comb.check_words.is_multiple_of(SIDE_BY_SIDE), "groups take one way");
         assert_eq!((halves.len(), halves.len()), (tables.len(), unsure.len()));
@@ -371,7 +371,8 @@ impl<W: Word> Workspace<W> {
             } else {
                 // Two groups hide more latency than one.
                 let rest = self.walk_together::<{ 2 * SIDE_BY_SIDE }>(words, positions);
-                self.walk_together::<SIDE_BY_SIDE>(rest, positions);
+                let rest = self.walk_together::<SIDE_BY_SIDE>(rest, positions);
+                assert!(rest.is_empty(), "words come in groups");
             }
         }
     }

@@ -109,11 +109,10 @@ impl<W: Word> Signed<W> {
     }
 }
 
-/// Points that go side by side, and what a step computes on the way.
+/// Points that go side by side, and memory for what a step computes on the way.
 ///
-/// A step computes one value of all points before the next one: a product waits for itself alone.
-/// Each value is written where the next steps read it, since one that a function gives back would
-/// be copied.
+/// A step computes one value of all points before the next value, so that their products overlap.
+/// Each value is written where it is read: a returned one would be copied.
 #[derive(Debug)]
 pub(crate) struct Group<W, const N: usize> {
     pub(crate) points: [Jacobian<W>; N],

@@ -12,7 +12,7 @@ pub(crate) const POSITIONS: usize = HALF_BITS / WIDTH;
 pub(crate) const GENERATOR_WIDTH: usize = 10;
 pub(crate) const GENERATOR_POSITIONS: usize = HALF_BITS / GENERATOR_WIDTH;
 
-/// Words of a group, which walk through the positions side by side.
+/// Words of a group, which walk through the positions side by side, and by one way.
 pub(crate) const SIDE_BY_SIDE: usize = 2;
 
 /// Blocks of the positions.

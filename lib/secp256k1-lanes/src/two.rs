@@ -1,8 +1,8 @@
-//! Two vectors as one word, for instruction sets with few lanes.
+//! Two vectors as one word, for products from floating point.
 //!
 //! A product ends with a chain of carries, each of which waits for the one before it, and a
-//! processor looks only a few hundred instructions ahead: about one product. So the instructions of
-//! two products stand in turns here, and each fills the time in which the other waits.
+//! processor looks only a few hundred instructions ahead: about one product. So each operation is
+//! done on both vectors, and one product fills the time in which the other waits.
 
 use crate::floats::{Floats, Fma};
 use crate::multiplier::{Multiplier, multiply_with};
@@ -104,7 +104,10 @@ impl<W: Floats> Floats for Two<W> {
 }
 
 impl<W: Floats> Word for Two<W> {
-    const LANES: usize = 2 * W::LANES;
+    const LANES: usize = {
+        assert!(2 * W::LANES <= LANES_MAX);
+        2 * W::LANES
+    };
 
     type Mask = Masks<W>;
 

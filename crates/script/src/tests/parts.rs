@@ -285,12 +285,17 @@ fn few_checks_are_left_to_libsecp256k1() {
     let first = |backend| (1..=256).find(|&checks| LaneCosts::of(backend).take(checks));
     assert_eq!(
         Backend::ALL.map(first),
-        [Some(3), Some(3), Some(6), Some(8), Some(4), Some(4)]
+        [Some(3), Some(5), Some(6), Some(8), Some(4), Some(4)]
     );
     for backend in Backend::ALL {
         let costs = LaneCosts::of(backend);
         assert_eq!(costs.check_ns(256) < SIGNATURE_NS, backend.is_fast(), "{backend:?}");
         assert!(costs.check_ns(1) > 5 * costs.check_ns(256) / 2);
+        // One check more than a full group costs as much as two groups.
+        let group = (1..=256).find(|&checks| costs.check_ns(checks + 1) > costs.check_ns(checks));
+        let group = group.unwrap() as i64;
+        let one_more = costs.check_ns(group as usize + 1);
+        assert_eq!(one_more, costs.check_ns(256) * 2 * group / (group + 1));
     }
 }
 

@@ -202,7 +202,7 @@ fn combs_decide() {
     let secp = Secp256k1::signing_only();
     let mut checks = Vec::new();
     let mut expected = Vec::new();
-    for (index, key) in [1, 2, 1, 1, 3, 2, 1, 4, 1, 2, 2, 1, 5].into_iter().enumerate() {
+    for (index, key) in [1, 2, 1, 1, 3, 2, 1, 4, 1, 2, 2, 1, 5, 2].into_iter().enumerate() {
         let secret = SecretKey::from_slice(&[key; 32]).unwrap();
         let mut message = [1 + index as u8; 32];
         let signature = secp

@@ -134,7 +134,7 @@ impl Group {
         let curve = self.curve();
         let mut workspace = Workspace::<W>::default();
         let mut certain = [0; 2];
-        for group in cases.chunks(SIDE_BY_SIDE * W::LANES * 4) {
+        for group in cases.chunks(SIDE_BY_SIDE * W::LANES * 8) {
             let words = group.len().div_ceil(W::LANES).next_multiple_of(SIDE_BY_SIDE);
             let mut points = Vec::new();
             let mut halves = Vec::new();

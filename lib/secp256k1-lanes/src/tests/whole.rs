@@ -52,7 +52,7 @@ fn verdicts_of_all_vector_types() {
         };
         assert_eq!(*verdict, holds, "{index}");
     }
-    on_vector_types!(|W| for count in [256, 255, 17, 16, 5, 1] {
+    on_vector_types!(|W| for count in [256, 255, 48, 17, 16, 8, 5, 1] {
         let mut verdicts = vec![Verdict::CannotTell; count];
         Batch::<W>::default().verify(&checks[..count], &mut verdicts);
         assert_eq!(verdicts, expected[..count]);

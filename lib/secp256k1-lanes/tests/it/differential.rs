@@ -78,7 +78,7 @@ fn four_lanes_of_ifma_say_what_libsecp256k1_says() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn four_lanes_say_what_libsecp256k1_says() {
+fn eight_lanes_of_avx2_say_what_libsecp256k1_says() {
     compare(Backend::Avx2, 20_000, 4);
 }
 
