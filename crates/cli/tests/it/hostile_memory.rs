@@ -337,8 +337,8 @@ fn an_undo_file_of_magics() {
     check("verify", &mut verify, READER + READER_THREAD);
 }
 
-/// Verifies, audits and exports blocks. Items of witnesses may take so many bytes more where
-/// scripts run, and in each thread that makes nested Parquet.
+/// Verifies, audits and exports blocks. `witness_items` bytes more are allowed where scripts run,
+/// and for each thread that makes nested Parquet.
 fn check_all_readers(blocks: &worst_blocks::Chain, witness_items: u64) {
     let scratch = Scratch::new();
     let folder = blocks.write_with_undo(&scratch);

@@ -162,8 +162,7 @@ pub(crate) const WITNESS_ITEMS_BYTES: usize = 48 * WITNESS_ITEMS;
 /// A coin of a witness version that has no meaning yet: nothing counts the items of its witness.
 const UNKNOWN_WITNESS_PROGRAM: [u8; 4] = [0x52, 2, 7, 7];
 
-/// Pushes a block that is full of empty items, in the witnesses of so many inputs. They spend coins
-/// with this script.
+/// Pushes a block full of empty items of witnesses. Its inputs spend coins with this script.
 fn push_many_witness_items(chain: &mut Chain, coinbase: usize, inputs: usize, script: &[u8]) {
     let made = Transaction {
         output: vec![output(1, ScriptBuf::from_bytes(script.to_vec())); inputs],
