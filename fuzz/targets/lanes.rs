@@ -1,9 +1,9 @@
 //! The input describes signature checks, mostly valid ones, and changes to them.
 //!
 //! Checked: every verdict is libsecp256k1's or "cannot tell", of one lane, the fastest backend of
-//! this machine and AVX2. If no key repeats, all give the same verdicts, and the first check has
-//! the same verdict alone and in the batch. If keys repeat, backends differ in which checks take
-//! the comb, and its special cases are others. An unchanged check is valid.
+//! this machine, AVX2 and AVX-512 without IFMA. If no key repeats, all give the same verdicts, and
+//! the first check has the same verdict alone and in the batch. If keys repeat, backends differ in
+//! which checks take the comb, and its special cases are others. An unchanged check is valid.
 //!
 //! Scalars may be small, negative or powers of two, so that the lanes meet their special cases.
 
@@ -15,7 +15,7 @@ use secp256k1::{Keypair, Message, Parity, PublicKey, SECP256K1, Scalar, SecretKe
 use secp256k1_lanes::{Backend, Check, Kind, Verdict, Verifier};
 use std::collections::HashSet;
 
-/// Most checks of an input: a few more than 32, which fill all lanes.
+/// Most checks of an input: groups of all backends, and checks in a group that is not full.
 const CHECKS_MAX: usize = 40;
 
 /// How often each check is in the batch in which all keys repeat.

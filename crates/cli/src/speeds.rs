@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn figures_in_words_and_in_json() {
-        let speeds = Speeds::measure(vec![Contender::new(Backend::Sha, 1, |_| ())]);
+        let speeds = Speeds::measure(1, vec![Contender::new(Backend::Sha, 1, |_| ())]);
         let nanos = speeds.ways()[0].time.as_nanos() as u64;
         assert_eq!(in_words(&speeds, Backend::name, nanoseconds), format!("sha {nanos} ns"));
         assert_eq!(as_json(&speeds, Backend::name), json!({"sha": nanos}));

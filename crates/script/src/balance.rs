@@ -60,13 +60,20 @@ pub(crate) fn ordinary_ns(report: &Report) -> i64 {
 /// What verifications in lanes cost, by the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LaneCosts {
-    /// One verification in full lanes.
+    /// One verification among many.
     full_ns: i64,
-    /// Checks of a group. A group that is not full costs as much.
+    /// Checks that cost so little each. Fewer cost as much as these together: lanes are empty, or
+    /// few share an inversion.
     full: i64,
 }
 
 impl LaneCosts {
+    /// What libsecp256k1 costs, which verifies one by one.
+    pub(crate) const ONE_BY_ONE: Self = Self {
+        full_ns: SIGNATURE_NS,
+        full: 1,
+    };
+
     /// Beside [`SIGNATURE_NS`], from ratios to libsecp256k1 that were measured (the docs of
     /// [`Backend`]), the least of them.
     pub(crate) const fn of(backend: Backend) -> Self {
@@ -78,8 +85,7 @@ impl LaneCosts {
             // Not known beforehand: `auto` keeps them only where it has measured that they are
             // faster.
             Backend::Neon => (SIGNATURE_NS, 4),
-            // Slower in truth, but only a user who asks for lanes gets these.
-            Backend::Portable => (SIGNATURE_NS, 4),
+            Backend::Portable => (31_000, 8),
         };
         Self { full_ns, full }
     }
@@ -92,7 +98,7 @@ impl LaneCosts {
     }
 
     /// Whether lanes take a group of `together` checks: where they are faster than libsecp256k1.
-    /// Slow lanes, which a user has asked for, take what fills them.
+    /// Lanes that may be slower take what fills them.
     pub(crate) fn take(self, together: usize) -> bool {
         self.check_ns(together) < SIGNATURE_NS || count(together as u64) >= self.full
     }

@@ -4,7 +4,7 @@
 //! fastest one is taken from then on. It costs a few milliseconds, once.
 
 use crate::ffi;
-use blockmill_fastest::{Contender, Measured, Speeds, TURNS};
+use blockmill_fastest::{Contender, Measured, Speeds};
 use secp256k1_lanes::{Backend, Check, Verifier};
 use std::hint::black_box;
 
@@ -29,8 +29,11 @@ impl Way {
 
 /// Checks from which ways are measured.
 pub(crate) const FULL: usize = 128;
-/// Checks of a turn in lanes: enough to share their inversions.
+/// Turns of each way.
+pub(crate) const TURNS: usize = 3;
+/// Checks of a turn in lanes: enough to share their inversions. Fewer where lanes are few and slow.
 const TURN: usize = 64;
+const TURN_OF_FEW_LANES: usize = 24;
 /// Checks of a turn by libsecp256k1, which takes them one by one.
 const TURN_ONE_BY_ONE: usize = 12;
 
@@ -44,14 +47,15 @@ pub fn measured() -> Option<&'static Speeds<Way>> {
 
 /// Measures with these checks, of which there are at least [`FULL`], for the process.
 pub(crate) fn measure_once(checks: &[Check]) {
-    MEASURED.measure_once(|| ways(checks));
+    MEASURED.measure_once(TURNS, || ways(checks));
 }
 
 /// Every way that may be the fastest, with some of the checks for each turn.
 pub(crate) fn ways(checks: &[Check]) -> Vec<Contender<'_, Way>> {
-    let mut ways: Vec<_> = Backend::ALL
-        .into_iter()
-        .filter(|&backend| backend != Backend::Portable && backend.is_available())
+    let available = || Backend::ALL.into_iter().filter(|backend| backend.is_available());
+    let vectors_are_fast = available().any(Backend::is_fast);
+    let mut ways: Vec<_> = available()
+        .filter(|&backend| backend != Backend::Portable || !vectors_are_fast)
         .map(|backend| in_lanes(backend, checks))
         .collect();
     ways.push(Contender::new(Way::OneByOne, TURN_ONE_BY_ONE as u32, |turn| {
@@ -66,9 +70,10 @@ fn in_lanes(backend: Backend, checks: &[Check]) -> Contender<'_, Way> {
     let mut verifier = Verifier::with_backend(backend);
     let mut verdicts = Vec::new();
     // Gets the memory and the tables.
-    verifier.verify(&checks[..TURN / 2], &mut verdicts);
-    Contender::new(Way::Lanes(backend), TURN as u32, move |turn| {
-        let checks = &checks[turn * (FULL - TURN) / (TURNS - 1)..][..TURN];
+    let together = if backend.is_fast() { TURN } else { TURN_OF_FEW_LANES };
+    verifier.verify(&checks[..together / 2], &mut verdicts);
+    Contender::new(Way::Lanes(backend), together as u32, move |turn| {
+        let checks = &checks[turn * (FULL - together) / (TURNS - 1)..][..together];
         verifier.verify(checks, &mut verdicts);
     })
 }

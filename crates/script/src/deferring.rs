@@ -122,8 +122,8 @@ impl Deferring {
     pub(crate) fn costs(&self) -> LaneCosts {
         match self.way() {
             Way::Lanes(backend) => LaneCosts::of(backend),
-            // What is left of deferred checks; they are not verified in lanes.
-            Way::OneByOne => LaneCosts::of(Backend::Portable),
+            // Checks that were deferred before this way was chosen.
+            Way::OneByOne => LaneCosts::ONE_BY_ONE,
         }
     }
 

@@ -79,15 +79,10 @@ impl CoreVerifier {
         }
     }
 
-    /// A verifier that takes the fastest way of this machine. Where there are vector instructions,
-    /// the first full batch of the process is verified by every way, once, to find it
-    /// ([`measured`](crate::measured)).
+    /// A verifier that takes the fastest way of this machine. The first full batch of the process
+    /// is verified by every way, once, to find it ([`measured`](crate::measured)).
     pub fn automatic() -> Self {
-        if Backend::detect() != Backend::Portable {
-            Self::lanes(Backend::named().is_none())
-        } else {
-            Self::one_by_one()
-        }
+        Self::lanes(Backend::named().is_none())
     }
 
     fn one_by_one() -> Self {

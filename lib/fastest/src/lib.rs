@@ -12,10 +12,11 @@
 //! fn work(rounds: u64) -> u64 {
 //!     (0..rounds).map(black_box).sum()
 //! }
-//! let speeds = Speeds::measure(vec![
+//! let ways = vec![
 //!     Contender::new("long", 1, |_turn| assert!(work(100_000) > 0)),
 //!     Contender::new("short", 1, |_turn| assert!(work(10_000) > 0)),
-//! ]);
+//! ];
+//! let speeds = Speeds::measure(3, ways);
 //! assert_eq!(speeds.fastest(), "short");
 //! ```
 
@@ -46,17 +47,16 @@ pub struct Contender<'w, W> {
     best: Duration,
 }
 
-/// Turns of each way.
-pub const TURNS: usize = 3;
-
 impl<W: Copy> Speeds<W> {
-    /// Measures the ways in turns.
+    /// Measures the ways, each in so many turns. The shorter a turn, the more are needed: a turn
+    /// that other work interrupts finds the caches cold.
     ///
     /// # Panics
-    /// If there is no way.
-    pub fn measure(mut contenders: Vec<Contender<'_, W>>) -> Self {
+    /// If there is no way, or no turn.
+    pub fn measure(turns: usize, mut contenders: Vec<Contender<'_, W>>) -> Self {
         assert!(!contenders.is_empty(), "there is a way to measure");
-        for turn in 0..TURNS {
+        assert!(turns > 0, "a way has turns");
+        for turn in 0..turns {
             for contender in &mut contenders {
                 contender.take_turn(turn);
             }
@@ -79,7 +79,7 @@ impl<W: Copy> Speeds<W> {
 }
 
 impl<'w, W: Copy> Contender<'w, W> {
-    /// A way. Each turn calls `work` with its number, from 0 to [`TURNS`] - 1; the call does
+    /// A way. Each turn calls `work` with its number, from 0 on; the call does
     /// `units` units of the work.
     ///
     /// # Panics
@@ -139,14 +139,14 @@ impl<W: Copy> Measured<W> {
         self.speeds.get()
     }
 
-    /// Measures, unless that is done, or another thread is at it.
-    pub fn measure_once<'w>(&self, contenders: impl FnOnce() -> Vec<Contender<'w, W>>) {
+    /// Measures as [`Speeds::measure`] does, unless that is done, or another thread is at it.
+    pub fn measure_once<'w>(&self, turns: usize, contenders: impl FnOnce() -> Vec<Contender<'w, W>>) {
         if self.speeds.get().is_some() {
             return;
         }
         // Other threads go on: what they would wait for takes longer than their work.
         if let Ok(_guard) = self.measuring.try_lock() {
-            self.speeds.get_or_init(|| Speeds::measure(contenders()));
+            self.speeds.get_or_init(|| Speeds::measure(turns, contenders()));
         }
     }
 }
@@ -201,6 +201,8 @@ mod tests {
     use std::hint::black_box;
     use std::sync::atomic::AtomicUsize;
 
+    const TURNS: usize = 3;
+
     fn spin(rounds: u32) {
         for round in 0..rounds {
             black_box(round);
@@ -215,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_fastest_way_is_found_beside_busy_threads() {
-        let measure = || (0..100).map(|_| Speeds::measure(ways(&[3, 1, 9]))).collect();
+        let measure = || (0..100).map(|_| Speeds::measure(TURNS, ways(&[3, 1, 9]))).collect();
         let found: Vec<_> = beside_busy_threads(measure);
         for speeds in &found {
             let order: Vec<_> = speeds.ways().iter().map(|speed| speed.way).collect();
@@ -232,7 +234,7 @@ mod tests {
                 spin(if turn == slow { 1_000_000 } else { 10_000 });
             });
             let second = Contender::new("always", 1, |_| spin(100_000));
-            assert_eq!(Speeds::measure(vec![second, first]).fastest(), "one slow turn");
+            assert_eq!(Speeds::measure(TURNS, vec![second, first]).fastest(), "one slow turn");
         }
     }
 
@@ -241,7 +243,7 @@ mod tests {
     fn the_time_is_that_of_a_unit() {
         let small = Contender::new("slow", 1, |_| spin(50_000));
         let large = Contender::new("fast", 10, |_| spin(100_000));
-        assert_eq!(Speeds::measure(vec![small, large]).fastest(), "fast");
+        assert_eq!(Speeds::measure(TURNS, vec![small, large]).fastest(), "fast");
     }
 
     #[cfg(unix)]
@@ -249,7 +251,7 @@ mod tests {
     fn sleep_is_no_work() {
         let sleeps = Contender::new("sleeps", 1, |_| thread::sleep(Duration::from_millis(5)));
         let works = Contender::new("works", 1, |_| spin(3_000_000));
-        assert_eq!(Speeds::measure(vec![works, sleeps]).fastest(), "sleeps");
+        assert_eq!(Speeds::measure(TURNS, vec![works, sleeps]).fastest(), "sleeps");
     }
 
     #[test]
@@ -261,7 +263,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..10 {
-                        measured.measure_once(|| {
+                        measured.measure_once(TURNS, || {
                             calls.fetch_add(1, Relaxed);
                             ways(&[2, 1])
                         });
@@ -276,6 +278,12 @@ mod tests {
     #[test]
     #[should_panic(expected = "there is a way to measure")]
     fn no_way_is_refused() {
-        Speeds::<u8>::measure(Vec::new());
+        Speeds::<u8>::measure(TURNS, Vec::new());
+    }
+
+    #[test]
+    #[should_panic(expected = "a way has turns")]
+    fn no_turn_is_refused() {
+        Speeds::measure(0, ways(&[1]));
     }
 }

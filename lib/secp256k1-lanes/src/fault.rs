@@ -10,6 +10,8 @@ pub(crate) enum Fault {
     Carry(usize),
     /// The carry out of an upper column of a product.
     UpperCarry(usize),
+    /// The carry out of a column of whole products.
+    WideCarry(usize),
     /// What a column of a product with signed halves begins with.
     #[cfg(test)]
     Start(usize),

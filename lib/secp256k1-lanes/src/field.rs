@@ -6,76 +6,21 @@
 //! | type | limbs | what it may be used for |
 //! |---|---|---|
 //! | [`Fe`] | below 2^52 | everything |
-//! | [`Factor`] | carried, the carried bits still in the limb below | a factor: 52 bits are read |
+//! | [`Factor`] | as [`Columns::factor`] makes them | to be multiplied |
 //! | [`Lazy`] | about 2^58 at most, perhaps negative | to be subtracted from a product |
 //!
 //! The tests run every formula over intervals: no limb overflows for any input of these forms
 //! (`intervals.rs`).
 
 use crate::fault::{Fault, is_planted};
-use crate::word::{FOLD_256, FOLD_260, LIMB_BITS, LIMB_MASK, Word};
-
-/// Bits of the highest limb of a number below 2^256.
-const TOP_BITS: u32 = 48;
-
-/// The bits of the highest limb of a number below 2^256.
-const TOP_MASK: u64 = (1 << TOP_BITS) - 1;
-
-/// The limbs of p.
-const P: [u64; 5] = [LIMB_MASK - FOLD_256 + 1, LIMB_MASK, LIMB_MASK, LIMB_MASK, TOP_MASK];
-
-/// `factor` times p, with limbs that are lifted by 2^`lift`: smaller limbs can be subtracted from
-/// them without a borrow.
-const fn lifted(factor: u64, lift: u32) -> [u64; 5] {
-    let mut limbs = [0; 5];
-    let mut carry = 0;
-    let mut k = 0;
-    while k < 5 {
-        let sum = P[k] as u128 * factor as u128 + carry;
-        limbs[k] = if k < 4 { sum as u64 & LIMB_MASK } else { sum as u64 };
-        carry = sum >> LIMB_BITS;
-        k += 1;
-    }
-    // The value stays the same, so the result is still a multiple of p.
-    // What a limb gains the next one loses.
-    let mut k = 0;
-    while k < 4 {
-        limbs[k] += 1 << lift;
-        limbs[k + 1] -= 1 << (lift - LIMB_BITS);
-        k += 1;
-    }
-    limbs
-}
-
-/// A multiple of p to subtract sums of few numbers from.
-const LIFTED_SMALL: [u64; 5] = lifted(4, 58);
-
-/// A multiple of p to subtract [`Lazy`] numbers from.
-const LIFTED_LARGE: [u64; 5] = lifted(64, 61);
-
-/// A multiple of p in ten columns, 4p times 2^260, lifted by 2^60: columns of a product, scaled by
-/// up to 8, can be subtracted from them without a borrow.
-const LIFTED_WIDE: [u64; 10] = {
-    const LIFT: u64 = 1 << 60;
-    let four_p = lifted(4, LIMB_BITS);
-    let mut columns = [0; 10];
-    let mut k = 0;
-    while k < 10 {
-        // What a column gains the next one loses.
-        let gain = if k < 9 { LIFT } else { 0 };
-        let loss = if k > 0 { LIFT >> LIMB_BITS } else { 0 };
-        let digit = if k < 5 { 0 } else { four_p[k - 5] };
-        columns[k] = digit + gain - loss;
-        k += 1;
-    }
-    columns
-};
+use crate::limbs::{LIFTED_SMALL, TOP_BITS, TOP_MASK, carry_and_clear, each, negative, splat, zip};
+use crate::word::{Columns, FOLD_256, LIMB_MASK, Word};
 
 /// A number with limbs below 2^52.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fe<W>(pub(crate) [W; 5]);
 
-/// A number whose carries are propagated and not cleared.
+/// A number in the form that a product takes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Factor<W>(pub(crate) [W; 5]);
 
@@ -89,12 +34,12 @@ pub(crate) trait Multiplicand<W: Word>: Copy {
 
     #[inline(always)]
     fn times(&self, other: &impl Multiplicand<W>) -> Product<W> {
-        Product::new(self.limbs(), other.limbs())
+        Product(W::Columns::product(self.limbs(), other.limbs()))
     }
 
     #[inline(always)]
     fn squared(&self) -> Product<W> {
-        Product::square(self.limbs())
+        Product(W::Columns::square(self.limbs()))
     }
 }
 
@@ -112,160 +57,38 @@ impl<W: Word> Multiplicand<W> for Factor<W> {
     }
 }
 
-/// A product before its reduction: ten columns, the sum of which, each times 2^52 of the one before
-/// it, is the product.
+/// A product before its reduction.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
-pub(crate) struct Product<W>([W; 10]);
-
-#[inline(always)]
-fn each<W: Word>(a: &[W; 5], work: impl Fn(W) -> W) -> [W; 5] {
-    [work(a[0]), work(a[1]), work(a[2]), work(a[3]), work(a[4])]
-}
-
-#[inline(always)]
-fn zip<W: Word>(a: &[W; 5], b: &[W; 5], work: impl Fn(W, W) -> W) -> [W; 5] {
-    [
-        work(a[0], b[0]),
-        work(a[1], b[1]),
-        work(a[2], b[2]),
-        work(a[3], b[3]),
-        work(a[4], b[4]),
-    ]
-}
-
-#[inline(always)]
-fn splat<W: Word>(limbs: &[u64; 5]) -> [W; 5] {
-    [
-        W::splat(limbs[0]),
-        W::splat(limbs[1]),
-        W::splat(limbs[2]),
-        W::splat(limbs[3]),
-        W::splat(limbs[4]),
-    ]
-}
-
-/// The bits above 52 of each limb go to the next one. They stay where they were, too.
-#[inline(always)]
-fn carry<W: Word>(mut limbs: [W; 5]) -> [W; 5] {
-    for k in 0..4 {
-        if !is_planted::<W>(Fault::Carry(k)) {
-            limbs[k + 1] = limbs[k + 1].add(limbs[k].shift_right::<LIMB_BITS>());
-        }
-    }
-    limbs[4].promise_below::<LIMB_BITS>();
-    limbs
-}
-
-/// The bits above 52 of each limb go to the next one.
-#[inline(always)]
-fn carry_and_clear<W: Word>(limbs: [W; 5]) -> Fe<W> {
-    Factor(carry(limbs)).clear()
-}
+pub(crate) struct Product<W: Word>(W::Columns);
 
 impl<W: Word> Product<W> {
     #[inline(always)]
-    fn new(a: &[W; 5], b: &[W; 5]) -> Self {
-        a[4].promise_below::<LIMB_BITS>();
-        b[4].promise_below::<LIMB_BITS>();
-        Self(W::product(a, b))
-    }
-
-    #[inline(always)]
-    fn square(a: &[W; 5]) -> Self {
-        a[4].promise_below::<LIMB_BITS>();
-        Self(W::square(a))
-    }
-
-    #[inline(always)]
-    pub(crate) fn add_product(mut self, a: &impl Multiplicand<W>, b: &impl Multiplicand<W>) -> Self {
-        a.limbs()[4].promise_below::<LIMB_BITS>();
-        b.limbs()[4].promise_below::<LIMB_BITS>();
-        W::add_product(&mut self.0, a.limbs(), b.limbs());
-        self
+    pub(crate) fn add_product(self, a: &impl Multiplicand<W>, b: &impl Multiplicand<W>) -> Self {
+        Self(self.0.add_product(a.limbs(), b.limbs()))
     }
 
     /// Minus a number of any form.
     #[inline(always)]
-    pub(crate) fn subtract(mut self, lazy: &Lazy<W>) -> Self {
-        let lifted = splat(&LIFTED_LARGE);
-        // First the lifted limbs, so that no lane goes below zero on the way.
-        let difference = zip(&lifted, &lazy.0, W::sub);
-        for (column, difference) in self.0.iter_mut().zip(difference) {
-            *column = column.add(difference);
-        }
-        self
+    pub(crate) fn subtract(self, lazy: &Lazy<W>) -> Self {
+        Self(self.0.add(&negative(&lazy.0)))
     }
 
     /// Minus 2^`BITS` times another product; 3 bits at most.
     #[inline(always)]
-    pub(crate) fn subtract_scaled<const BITS: u32>(mut self, other: &Self) -> Self {
-        for ((column, lifted), other) in self.0.iter_mut().zip(LIFTED_WIDE).zip(other.0) {
-            // As in `subtract`: the parenthesis is not negative, whatever the column of the other
-            // product is.
-            *column = column.add(W::splat(lifted).sub(other.shift_left::<BITS>()));
-        }
-        self
-    }
-
-    /// The five upper columns folded into the lower ones, and what is left above 2^260.
-    #[inline(always)]
-    fn fold_upper(self) -> ([W; 5], W) {
-        let Self(mut c) = self;
-        // A multiply-add reads 52 bits of a factor. So the upper columns are carried before they
-        // are multiplied by the fold. The lower ones only get sums, and are carried later.
-        for k in 5..9 {
-            if !is_planted::<W>(Fault::UpperCarry(k)) {
-                c[k + 1] = c[k + 1].add(c[k].shift_right::<LIMB_BITS>());
-            }
-        }
-        c[9].promise_below::<LIMB_BITS>();
-        let mut folded = [c[0], c[1], c[2], c[3], c[4], W::splat(0)];
-        W::add_multiple(&mut folded, &[c[5], c[6], c[7], c[8], c[9]], FOLD_260);
-        let [a, b, c, d, e, above] = folded;
-        (
-            [a, b, c, d, e],
-            if is_planted::<W>(Fault::AboveFold) {
-                W::splat(0)
-            } else {
-                above
-            },
-        )
-    }
-
-    /// What is above 2^256 folded into the lowest limbs.
-    #[inline(always)]
-    fn fold_top(mut low: [W; 5], above: W) -> Lazy<W> {
-        // Bit 0 of `above` has the weight 2^260, which is bit 4 above 2^256.
-        let top = low[4].shift_right::<TOP_BITS>().add(above.shift_left::<4>());
-        top.promise_below::<42>();
-        low[4] = low[4].and(W::splat(TOP_MASK));
-        let [first, second] = W::add_top([low[0], low[1]], top);
-        low[0] = first;
-        if !is_planted::<W>(Fault::TopFold) {
-            low[1] = second;
-        }
-        Lazy(low)
+    pub(crate) fn subtract_scaled<const BITS: u32>(self, other: &Self) -> Self {
+        Self(self.0.subtract_scaled::<BITS>(&other.0))
     }
 
     #[inline(always)]
     pub(crate) fn lazy(self) -> Lazy<W> {
-        let (low, above) = self.fold_upper();
-        Self::fold_top(low, above)
+        Lazy(self.0.lazy())
     }
 
     /// Twice the product.
     #[inline(always)]
     pub(crate) fn lazy_double(self) -> Lazy<W> {
-        let (low, above) = self.fold_upper();
-        Self::fold_top(
-            each(
-                &low,
-                #[inline(always)]
-                |limb| limb.add(limb),
-            ),
-            above.add(above),
-        )
+        Lazy(self.0.lazy_double())
     }
 
     #[inline(always)]
@@ -275,7 +98,7 @@ impl<W: Word> Product<W> {
 
     #[inline(always)]
     pub(crate) fn reduce(self) -> Fe<W> {
-        carry_and_clear(self.lazy().0)
+        Fe(self.0.reduce())
     }
 
     /// Minus the product.
@@ -289,12 +112,12 @@ impl<W: Word> Product<W> {
 impl<W: Word> Lazy<W> {
     #[inline(always)]
     pub(crate) fn factor(&self) -> Factor<W> {
-        Factor(carry(self.0))
+        Factor(W::Columns::factor(self.0))
     }
 
     #[inline(always)]
     pub(crate) fn carried(&self) -> Fe<W> {
-        carry_and_clear(self.0)
+        Fe(carry_and_clear(self.0))
     }
 
     #[inline(always)]
@@ -323,7 +146,7 @@ impl<W: Word> Lazy<W> {
 
     #[inline(always)]
     pub(crate) fn negate(&self) -> Fe<W> {
-        carry_and_clear(zip(&splat(&LIFTED_SMALL), &self.0, W::sub))
+        Fe(carry_and_clear(zip(&splat(&LIFTED_SMALL), &self.0, W::sub)))
     }
 
     /// Minus a number below 4p.
@@ -344,9 +167,7 @@ impl<W: Word> Factor<W> {
     /// The same number with limbs below 2^52.
     #[inline(always)]
     pub(crate) fn clear(&self) -> Fe<W> {
-        let mask = W::splat(LIMB_MASK);
-        let [a, b, c, d, e] = self.0;
-        Fe([a.and(mask), b.and(mask), c.and(mask), d.and(mask), e])
+        Fe(W::Columns::clear_factor(&self.0))
     }
 }
 
@@ -384,7 +205,7 @@ impl<W: Word> Fe<W> {
 
     #[inline(always)]
     pub(crate) fn add(&self, other: &Self) -> Self {
-        carry_and_clear(zip(&self.0, &other.0, W::add))
+        Fe(carry_and_clear(zip(&self.0, &other.0, W::add)))
     }
 
     #[inline(always)]
@@ -400,12 +221,12 @@ impl<W: Word> Fe<W> {
     /// Minus a number below 4p, which may be negative.
     #[inline(always)]
     pub(crate) fn sub_lazy(&self, other: &Lazy<W>) -> Self {
-        carry_and_clear(self.lazy().subtract(other).0)
+        self.lazy().subtract(other).carried()
     }
 
     #[inline(always)]
     pub(crate) fn triple(&self) -> Self {
-        carry_and_clear(self.lazy().triple().0)
+        self.lazy().triple().carried()
     }
 
     /// Minus the number where the mask is set.
@@ -440,10 +261,10 @@ impl<W: Word> Fe<W> {
         // Below 2^256 + 2^37 now: at most one p too much.
         // To subtract p is to add 2^256 - p and to drop bit 256. Whether that bit is set says
         // whether the number was p or more.
-        let Self(low) = carry_and_clear(limbs);
+        let low = carry_and_clear(limbs);
         let mut plus = low;
         plus[0] = plus[0].add(W::splat(FOLD_256));
-        let Self(plus) = carry_and_clear(plus);
+        let plus = carry_and_clear(plus);
         // No branch: lanes differ in this.
         let below = plus[4].shift_right::<TOP_BITS>().is_zero();
         if is_planted::<W>(Fault::NormalSubtraction) {

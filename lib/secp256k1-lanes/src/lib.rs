@@ -104,12 +104,14 @@
 //! - `comb`: further tables for keys that repeat.
 //! - `multiply`: u1 G, and u2 P of many points.
 //! - `compare`: whether these are what a check asks for.
-//! - `point`, `field`: formulas, shared inversions, arithmetic modulo p.
+//! - `point`, `field`, `limbs`: formulas, shared inversions, arithmetic modulo p.
 //! - `scalar`: arithmetic modulo n, halves and digits.
 //! - `inverse`, `number`, `curve`: one inversion, plain numbers, the tables of G.
 //! - `key`: single keys, for those who have no other library.
-//! - `multiplier`: what vectors multiply with. `floats` is one for all vectors of floats, `signed`
-//!   its products, whose low halves have a sign. `two` makes one word of two vectors.
+//! - `columns`: products in halves, which vectors multiply. `multiplier` is what they multiply
+//!   with, `floats` one for all vectors of floats, `signed` its products, whose low halves have a
+//!   sign. `two` makes one word of two vectors.
+//! - `wide`: whole products, which plain integers multiply.
 //! - `word`: the lane type that all of this is generic over. `portable` is one lane of `u64`, on
 //!   any machine; the others are vectors. Tests add intervals, which prove that nothing overflows.
 //! - `fault`: carries and masks that tests leave out.
@@ -124,6 +126,9 @@ mod field;
 mod inverse;
 mod key;
 mod keys;
+mod limbs;
+#[cfg(test)]
+mod model;
 mod multiply;
 mod number;
 mod point;
@@ -131,6 +136,7 @@ mod portable;
 mod positions;
 mod question;
 mod scalar;
+mod wide;
 mod word;
 
 #[cfg(target_arch = "x86_64")]
@@ -141,6 +147,8 @@ mod avx512;
 mod avx512f;
 #[cfg(target_arch = "x86_64")]
 mod avx_ifma;
+#[cfg(any(test, target_arch = "x86_64", target_arch = "aarch64"))]
+mod columns;
 #[cfg(target_arch = "x86_64")]
 mod eight;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

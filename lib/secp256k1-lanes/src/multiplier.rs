@@ -81,6 +81,7 @@ pub(crate) use with_instructions;
 /// The operations of a [`Word`] that its multiplier has.
 macro_rules! multiply_with {
     ($multiplier:ty) => {
+        type Columns = $crate::columns::HalfColumns<Self>;
         #[cfg(test)]
         const SIGNED_HALVES: bool = <$multiplier as $crate::multiplier::Multiplier<Self>>::SIGNED_HALVES;
         #[inline(always)]

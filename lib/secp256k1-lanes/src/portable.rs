@@ -1,5 +1,6 @@
 //! One lane: plain integers. The same source as the vectors, on any machine.
 
+use crate::wide::Widen;
 use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
 
 impl Mask for bool {
@@ -38,6 +39,11 @@ impl Word for u64 {
     const LANES: usize = 1;
 
     type Mask = bool;
+
+    #[cfg(not(test))]
+    type Columns = crate::wide::WideColumns<Self>;
+    #[cfg(test)]
+    type Columns = crate::model::AnyColumns<Self>;
 
     #[inline(always)]
     fn vectorize<R>(work: impl FnOnce() -> R) -> R {
@@ -100,7 +106,7 @@ impl Word for u64 {
         self.wrapping_add((product(a, b) >> LIMB_BITS) as u64)
     }
     #[cfg(test)]
-    crate::signed::model::either_kind_of_halves!();
+    crate::model::either_kind_of_halves!();
     /// With the planted faults the code would take minutes to build in one piece.
     #[cfg(test)]
     #[inline(never)]
@@ -133,8 +139,41 @@ impl Word for u64 {
     }
 }
 
+impl Widen for u64 {
+    type Wide = u128;
+
+    #[inline(always)]
+    fn widen(self) -> u128 {
+        self.into()
+    }
+    #[inline(always)]
+    fn times(self, other: Self) -> u128 {
+        u128::from(self) * u128::from(other)
+    }
+    #[inline(always)]
+    fn sum(a: u128, b: u128) -> u128 {
+        a.wrapping_add(b)
+    }
+    #[inline(always)]
+    fn limb(wide: u128) -> Self {
+        wide as Self & LIMB_MASK
+    }
+    #[inline(always)]
+    fn above_limb(wide: u128) -> u128 {
+        wide >> LIMB_BITS
+    }
+    #[inline(always)]
+    fn words(wide: u128) -> [Self; 2] {
+        [wide as Self, (wide >> 64) as Self]
+    }
+    #[inline(always)]
+    fn narrow(wide: u128) -> Self {
+        wide as Self
+    }
+}
+
 #[cfg(test)]
-impl crate::signed::model::SignedHalves for u64 {
+impl crate::model::SignedHalves for u64 {
     fn halves(a: u64, b: u64) -> [u64; 2] {
         let product = product(a, b);
         let (down, rest) = ((product >> LIMB_BITS) as u64, product as u64 & LIMB_MASK);

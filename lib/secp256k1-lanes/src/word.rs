@@ -58,6 +58,27 @@ pub(crate) trait Mask: Copy + Debug {
     fn not(self) -> Self;
 }
 
+/// Sums of products of numbers of five limbs. Each column is worth 2^52 times the one before it.
+pub(crate) trait Columns<W: Word>: Copy + Debug {
+    fn product(a: &[W; 5], b: &[W; 5]) -> Self;
+    fn square(a: &[W; 5]) -> Self;
+    fn add_product(self, a: &[W; 5], b: &[W; 5]) -> Self;
+    /// Plus a number, no limb of which is negative.
+    fn add(self, limbs: &[W; 5]) -> Self;
+    /// Minus 2^`BITS` times another product; 3 bits at most.
+    fn subtract_scaled<const BITS: u32>(self, other: &Self) -> Self;
+    /// The limbs of the number modulo p, not carried, and not negative.
+    fn lazy(self) -> [W; 5];
+    /// The same of twice the number.
+    fn lazy_double(self) -> [W; 5];
+    /// The limbs of the number modulo p, below 2^52.
+    fn reduce(self) -> [W; 5];
+    /// What a product takes for a number with limbs that are not carried, and not negative.
+    fn factor(limbs: [W; 5]) -> [W; 5];
+    /// Limbs below 2^52 of what [`factor`](Self::factor) has made.
+    fn clear_factor(limbs: &[W; 5]) -> [W; 5];
+}
+
 /// A vector of lanes of 64 bits. Additions, subtractions and shifts wrap.
 pub(crate) trait Word: Copy + Debug {
     /// Lanes; 8 at most.
@@ -68,6 +89,9 @@ pub(crate) trait Word: Copy + Debug {
     const SIGNED_HALVES: bool = false;
 
     type Mask: Mask;
+
+    /// What products of field elements are before their reduction.
+    type Columns: Columns<Self>;
 
     /// Runs `work` where the instructions of this type may be used. All other operations must
     /// happen inside it: there they become instructions, and outside they would be calls.

@@ -1,7 +1,7 @@
 //! Which backend is the fastest on this machine: measured, not looked up.
 //!
 //! The first full batch of a process makes all backends hash the same messages in turns, and the
-//! fastest one is taken from then on. It costs less than a millisecond, once.
+//! fastest one is taken from then on. It costs about a millisecond, once.
 
 use crate::backend::{Backend, MEASURED, OnBackend};
 use crate::message::Message;
@@ -10,6 +10,9 @@ use std::hint::black_box;
 
 /// Messages, or pairs of nodes, from which backends are measured.
 pub(crate) const FULL: usize = 128;
+
+/// Turns of each backend.
+pub(crate) const TURNS: usize = 7;
 
 /// Messages and pairs of a turn. Blocks of Bitcoin, too, have about as many of both.
 const TURN: usize = 64;
@@ -22,7 +25,7 @@ const LENGTH_STEP: usize = 4;
 /// Measures for the process, if there is something to choose.
 pub(crate) fn measure_once() {
     if Backend::named().is_none() && Backend::available().nth(1).is_some() {
-        MEASURED.measure_once(contenders);
+        MEASURED.measure_once(TURNS, contenders);
     }
 }
 

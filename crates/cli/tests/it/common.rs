@@ -103,17 +103,13 @@ pub(crate) fn run(command: &mut Command) -> Run {
 /// The variable that names what verifies signatures in lanes.
 const BACKEND: &str = "BLOCKMILL_BACKEND";
 
-/// Has a command run as on a machine without the instructions that make lanes fast.
-pub(crate) fn without_fast_lanes(command: &mut Command) -> &mut Command {
+/// Has a command run as on a machine without vectors.
+pub(crate) fn without_vectors(command: &mut Command) -> &mut Command {
     command.env(BACKEND, "portable")
 }
 
-/// Whether this machine has lanes that are faster than libsecp256k1, or may be so.
-pub(crate) fn has_fast_lanes() -> bool {
-    secp256k1_lanes::Backend::detect() != secp256k1_lanes::Backend::Portable
-}
-
-/// Whether lanes are faster for certain. Those of NEON are where a run measures them to be.
+/// Whether lanes are faster than libsecp256k1 for certain. Those of NEON are where a run measures
+/// them to be.
 pub(crate) fn has_surely_fast_lanes() -> bool {
     secp256k1_lanes::Backend::detect().is_fast()
 }

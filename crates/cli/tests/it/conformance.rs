@@ -1,7 +1,7 @@
 //! The known full-block tests: 192 blocks, good and bad, in order, with the answers of Bitcoin
 //! Core.
 
-use crate::common::{Scratch, blockmill, run, without_fast_lanes};
+use crate::common::{Scratch, blockmill, run, without_vectors};
 use blockmill_realdata::{block_of, full_block_rows, word_of};
 use serde_json::Value;
 use std::fs::File;
@@ -103,8 +103,8 @@ fn with_each_way_to_verify_signatures() {
 }
 
 #[test]
-fn with_lanes_on_a_machine_that_has_no_fast_ones() {
+fn with_lanes_on_a_machine_without_vectors() {
     for way in ["auto", "lanes"] {
-        check_on(&["--signatures", way], without_fast_lanes(&mut blockmill()));
+        check_on(&["--signatures", way], without_vectors(&mut blockmill()));
     }
 }

@@ -1,8 +1,7 @@
 //! `demo`: the first thing a newcomer runs.
 
 use crate::common::{
-    Run, Scratch, blockmill, check_seconds, has_fast_lanes, has_surely_fast_lanes, names_in, run, stats,
-    without_fast_lanes,
+    Run, Scratch, blockmill, check_seconds, has_surely_fast_lanes, names_in, run, stats, without_vectors,
 };
 
 const SECONDS_MAX: f64 = 60.0;
@@ -23,8 +22,8 @@ fn number(demo: &Run, name: &str) -> u64 {
         .unwrap_or_else(|_| panic!("row {name} has no number: {text}"))
 }
 
-/// Where lanes are fast the demo shows them, though its chain is short.
-fn check_signatures(text: &str, fast_lanes: bool, blocks: u64) {
+/// The demo shows the lanes, though its chain is short.
+fn check_signatures(text: &str, surely_fast: bool, blocks: u64) {
     let (heights, counts) = text.split_once(": ").unwrap_or_else(|| panic!("no counts: {text}"));
     let count = |what: &str| -> u64 {
         let counts = counts.split(", ").find_map(|count| count.strip_suffix(what));
@@ -33,20 +32,12 @@ fn check_signatures(text: &str, fast_lanes: bool, blocks: u64) {
             .unwrap_or_else(|| panic!("no {what}: {text}"))
     };
     let (in_lanes, by_kernel) = (count("in lanes"), count("by libsecp256k1"));
-    if fast_lanes {
-        assert_eq!(heights, format!("lanes for heights 1 to {blocks}"));
-        let most = in_lanes > 1000 && by_kernel < in_lanes / 10;
-        assert!(most || !has_surely_fast_lanes(), "{text}");
-    } else {
-        assert_eq!(
-            heights,
-            format!("libsecp256k1 for heights 1 to {blocks} (the verifier has no lanes)")
-        );
-        assert!(in_lanes == 0 && by_kernel > 1000, "{text}");
-    }
+    assert_eq!(heights, format!("lanes for heights 1 to {blocks}"));
+    let most = in_lanes > 1000 && by_kernel < in_lanes / 10;
+    assert!(most || !surely_fast, "{text}");
 }
 
-fn check_table(demo: &Run, fast_lanes: bool) {
+fn check_table(demo: &Run, surely_fast: bool) {
     check_seconds(demo.seconds, SECONDS_MAX);
     let blocks = number(demo, "blocks");
     assert!(blocks > 100, "{blocks} blocks: nothing could be spent");
@@ -67,7 +58,7 @@ fn check_table(demo: &Run, fast_lanes: bool) {
         assert_eq!(seconds.len(), 2, "{stage}");
         assert!(stage != "check" || seconds[0] > 0.0, "no time was spent on scripts");
     }
-    check_signatures(row(demo, "signatures"), fast_lanes, blocks);
+    check_signatures(row(demo, "signatures"), surely_fast, blocks);
     assert_eq!(row(demo, "UTXO hash").len(), 64);
     assert_eq!(row(demo, "UTXO hash"), row(demo, "generator's"));
     assert_eq!(row(demo, "verdict"), "the same");
@@ -82,15 +73,16 @@ fn it_leaves_no_files() {
         std::fs::create_dir(directory).unwrap();
     }
     let demo = run(blockmill().arg("demo").env("TMPDIR", &temporary).current_dir(&current)).ends_with(0);
-    check_table(&demo, has_fast_lanes());
+    check_table(&demo, has_surely_fast_lanes());
     assert_eq!(names_in(&temporary), [""; 0]);
     assert_eq!(names_in(&current), [""; 0]);
 }
 
 #[test]
-fn it_runs_where_lanes_are_not_fast() {
-    let demo = run(without_fast_lanes(blockmill().arg("demo"))).ends_with(0);
-    check_table(&demo, false);
+fn it_runs_without_vectors() {
+    let demo = run(without_vectors(blockmill().arg("demo"))).ends_with(0);
+    // A way that is named is taken.
+    check_table(&demo, true);
 }
 
 #[test]
@@ -106,7 +98,7 @@ fn it_keeps_chain_and_data_where_told() {
             .env("TMPDIR", &temporary))
     };
     let first = demo().ends_with(0);
-    check_table(&first, has_fast_lanes());
+    check_table(&first, has_surely_fast_lanes());
     assert_eq!(names_in(&temporary), [""; 0]);
     assert_eq!(names_in(&keep), ["blocks", "data"]);
     let figures = stats(&keep.join("data"));

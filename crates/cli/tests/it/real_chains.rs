@@ -1,8 +1,8 @@
 //! Real chains from genesis: the answers are those of Bitcoin Core.
 
 use crate::common::{
-    RECORD_HEAD, Rng, Run, Scratch, blockmill, check_seconds, connect, has_fast_lanes, records, run, shared_data,
-    stats, without_fast_lanes,
+    RECORD_HEAD, Rng, Run, Scratch, blockmill, check_seconds, connect, records, run, shared_data, stats,
+    without_vectors,
 };
 use blockmill_block::Network;
 use serde_json::Value;
@@ -139,15 +139,15 @@ fn testnet3() {
 
 /// How many signatures of a chain were verified in lanes, and how many by libsecp256k1, after the
 /// same figures as ever.
-fn verified(chain: &Chain, more: &[&str], fast_lanes: bool) -> (u64, u64) {
+fn verified(chain: &Chain, more: &[&str], vectors: bool) -> (u64, u64) {
     let Some(chains) = shared_data("chains") else {
         return (0, 0);
     };
     let scratch = Scratch::new();
     let data = scratch.join("data");
     let mut command = connect(&chains.join(chain.file), &data, chain.network.name());
-    if !fast_lanes {
-        without_fast_lanes(&mut command);
+    if !vectors {
+        without_vectors(&mut command);
     }
     let connected = run(command.args(more)).ends_with(0);
     check_connect(chain, &connected);
@@ -167,18 +167,16 @@ fn each_way_to_verify_signatures() {
         // Every input of the first years has a signature, but for a few.
         let most = chain.inputs * 9 / 10;
         for threads in ["1", "2"] {
-            let verified = |way: &str, fast| verified(&chain, &["--par", threads, "--signatures", way], fast);
-            let (in_lanes, by_kernel) = verified("kernel", has_fast_lanes());
+            let verified = |way: &str, vectors| verified(&chain, &["--par", threads, "--signatures", way], vectors);
+            let (in_lanes, by_kernel) = verified("kernel", true);
             assert!(in_lanes == 0 && by_kernel > most, "{in_lanes} {by_kernel}");
-            for fast in [true, false] {
-                let (in_lanes, by_kernel) = verified("lanes", fast);
+            for vectors in [true, false] {
+                let (in_lanes, by_kernel) = verified("lanes", vectors);
                 assert!(
                     in_lanes > most && by_kernel < chain.inputs / 10,
                     "{in_lanes} {by_kernel}"
                 );
             }
-            let (in_lanes, by_kernel) = verified("auto", false);
-            assert!(in_lanes == 0 && by_kernel > most, "{in_lanes} {by_kernel}");
         }
     }
 }
@@ -188,30 +186,27 @@ fn each_way_to_verify_signatures() {
 fn old_blocks_of_mainnet_are_verified_in_lanes() {
     let Some(chains) = shared_data("chains") else { return };
     let scratch = Scratch::new();
-    let said = |name: &str, fast: bool| {
+    let said = |name: &str, vectors: bool| {
         let mut command = blockmill();
         command.args(["connect", "-v", "--network", MAINNET.network.name(), "--blocks"]);
         command
             .arg(chains.join(MAINNET.file))
             .arg("--data")
             .arg(scratch.join(name));
-        if !fast {
-            without_fast_lanes(&mut command);
+        if !vectors {
+            without_vectors(&mut command);
         }
         run(&mut command).ends_with(0).stdout
     };
     let height = MAINNET.height;
-    if has_fast_lanes() {
-        let (last, first) = (height - TWO_WEEKS - 1, height - TWO_WEEKS);
-        let text = format!(
-            "lanes for heights 1 to {last}, libsecp256k1 for {first} to {height} (less than two weeks of work above)"
-        );
-        let said = said("fast", true);
+    let (last, first) = (height - TWO_WEEKS - 1, height - TWO_WEEKS);
+    let text = format!(
+        "lanes for heights 1 to {last}, libsecp256k1 for {first} to {height} (less than two weeks of work above)"
+    );
+    for (name, vectors) in [("with", true), ("without", false)] {
+        let said = said(name, vectors);
         assert!(said.contains(&text), "{said}");
     }
-    let text = format!("libsecp256k1 for heights 1 to {height} (the verifier has no lanes)");
-    let said = said("slow", false);
-    assert!(said.contains(&text), "{said}");
 }
 
 /// Bytes of padding at the end of a file.

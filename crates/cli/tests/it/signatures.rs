@@ -1,6 +1,6 @@
 //! `--signatures`: the result is the same, and the report says how signatures were verified.
 
-use crate::common::{self, Run, Scratch, blockmill, generate_command, has_fast_lanes, run, without_fast_lanes};
+use crate::common::{self, Run, Scratch, blockmill, generate_command, run, without_vectors};
 use std::path::Path;
 
 const BLOCKS: u32 = 140;
@@ -12,10 +12,10 @@ fn generate(scratch: &Scratch) -> std::path::PathBuf {
     out
 }
 
-fn connected(blocks: &Path, data: &Path, fast_lanes: bool, more: &[&str]) -> Run {
+fn connected(blocks: &Path, data: &Path, vectors: bool, more: &[&str]) -> Run {
     let mut command = blockmill();
-    if !fast_lanes {
-        without_fast_lanes(&mut command);
+    if !vectors {
+        without_vectors(&mut command);
     }
     command
         .args(["connect", "--network", "regtest", "--blocks"])
@@ -34,7 +34,7 @@ fn every_way_leads_to_the_same_set() {
     let scratch = Scratch::new();
     let chain = generate(&scratch);
     let mut tips = Vec::new();
-    for (way, fast_lanes) in [
+    for (way, vectors) in [
         ("auto", true),
         ("kernel", true),
         ("lanes", true),
@@ -42,9 +42,9 @@ fn every_way_leads_to_the_same_set() {
         ("lanes", false),
     ] {
         for threads in ["1", "2"] {
-            let data = scratch.join(&format!("data-{way}-{fast_lanes}-{threads}"));
+            let data = scratch.join(&format!("data-{way}-{vectors}-{threads}"));
             let options = ["--json", "--signatures", way, "--par", threads];
-            let json = connected(&chain, &data, fast_lanes, &options).json();
+            let json = connected(&chain, &data, vectors, &options).json();
             assert_eq!(json["height"], BLOCKS);
             let signatures = json["signatures"].as_object().unwrap();
             let keys: Vec<_> = signatures.keys().map(String::as_str).collect();
@@ -55,7 +55,7 @@ fn every_way_leads_to_the_same_set() {
             // Nothing is to be chosen where a way is asked for, or no batch is full.
             assert!(signatures["measured"].is_null(), "{way}: {signatures:?}");
             let count = |key: &str| signatures[key].as_u64().unwrap();
-            let what = format!("{way} {fast_lanes}: {signatures:?}");
+            let what = format!("{way} {vectors}: {signatures:?}");
             if way == "lanes" {
                 assert!(count("lanes") > 1000 && count("kernel") < count("lanes") / 10, "{what}");
                 assert!(
@@ -80,28 +80,25 @@ fn every_way_leads_to_the_same_set() {
 fn the_report_says_which_way_was_taken() {
     let scratch = Scratch::new();
     let chain = generate(&scratch);
-    let said = |way: &str, fast_lanes: bool| {
-        let data = scratch.join(&format!("{way}-{fast_lanes}"));
-        let run = connected(&chain, &data, fast_lanes, &["-v", "--signatures", way]);
+    let said = |way: &str, vectors: bool| {
+        let data = scratch.join(&format!("{way}-{vectors}"));
+        let run = connected(&chain, &data, vectors, &["-v", "--signatures", way]);
         row(&run, "signatures").to_owned()
     };
     let heights = format!("heights 1 to {BLOCKS}");
-    let no_lanes = format!("libsecp256k1 for {heights} (the verifier has no lanes): 0 in lanes, ");
     let near = format!("libsecp256k1 for {heights} (less than two weeks of work above): 0 in lanes, ");
     let asked = format!("libsecp256k1 for {heights} (asked for): 0 in lanes, ");
     let lanes = format!("lanes for {heights}: ");
-    let auto = if has_fast_lanes() { &near } else { &no_lanes };
-    for (way, fast_lanes, text) in [
+    for (way, vectors, text) in [
         ("kernel", true, &asked),
         ("kernel", false, &asked),
-        ("auto", true, auto),
-        ("auto", false, &no_lanes),
+        ("auto", true, &near),
+        ("auto", false, &near),
         ("lanes", true, &lanes),
-        // They are slow, but were asked for.
         ("lanes", false, &lanes),
     ] {
-        let said = said(way, fast_lanes);
-        assert!(said.starts_with(text), "{way} {fast_lanes}: {said}");
+        let said = said(way, vectors);
+        assert!(said.starts_with(text), "{way} {vectors}: {said}");
     }
 }
 

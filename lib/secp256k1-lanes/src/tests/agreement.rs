@@ -2,7 +2,7 @@
 //! them holds for all.
 
 use super::Rng;
-use crate::signed::model::with_signed_halves;
+use crate::model::Products;
 use crate::word::{FOLD_260, LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
 
 /// Operands of one round: numbers with a value for each lane.
@@ -94,7 +94,7 @@ fn agrees<W: Word>() {
                 numbers[0] = numbers[lane];
             }
             let expected = if W::SIGNED_HALVES {
-                with_signed_halves(|| results::<u64>(&alone))
+                Products::SignedHalves.with(|| results::<u64>(&alone))
             } else {
                 results::<u64>(&alone)
             };

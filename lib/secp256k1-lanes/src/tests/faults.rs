@@ -8,11 +8,11 @@ use crate::compare::tests::results_that_are_none;
 use crate::curve::Curve;
 use crate::fault::{Fault, PLANTED};
 use crate::field::Fe;
+use crate::model::Products;
 use crate::number::{Number, P};
 use crate::question::{Check, Kind, Verdict};
 use crate::scalar::Scalar;
 use crate::scalar::tests::ranges_of_halves;
-use crate::signed::model::with_signed_halves;
 use num_bigint::{BigInt, BigUint};
 use std::panic::catch_unwind;
 
@@ -237,13 +237,14 @@ fn sum_x(u1: &BigUint, u2: &BigUint, prefix: u8) -> [u8; 32] {
     first.combine(&second).unwrap().serialize()[1..].try_into().unwrap()
 }
 
-/// All tests that are to see faults, on one lane, with each kind of halves.
+/// All tests that are to see faults, on one lane, with each kind of products.
 fn everything() {
-    with_either_kind_of_halves();
-    with_signed_halves(with_either_kind_of_halves);
+    for products in Products::ALL {
+        products.with(with_each_kind_of_products);
+    }
 }
 
-fn with_either_kind_of_halves() {
+fn with_each_kind_of_products() {
     intervals::whole_computation();
     ranges_are_looked_at();
     results_that_are_none();
@@ -299,6 +300,7 @@ fn every_planted_fault_is_found() {
         Fault::Order,
     ];
     faults.extend((0..10).map(Fault::Start));
+    faults.extend((0..10).map(Fault::WideCarry));
     faults.extend((0..4).map(Fault::Carry));
     faults.extend((5..9).map(Fault::UpperCarry));
     faults.extend((0..5).map(Fault::ScalarCarry));

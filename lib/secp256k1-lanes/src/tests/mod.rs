@@ -6,8 +6,9 @@ macro_rules! on_lane_types {
     (|$word:ident| $body:expr) => {{
         {
             type $word = u64;
-            $body;
-            $crate::signed::model::with_signed_halves(|| $body);
+            for products in $crate::model::Products::ALL {
+                products.with(|| $body);
+            }
         }
         on_vector_types!(|$word| $body)
     }};

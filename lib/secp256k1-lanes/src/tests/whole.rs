@@ -5,6 +5,7 @@
 //! twin`.
 
 use crate::batch::Batch;
+use crate::check::Backend;
 use crate::question::{Check, Kind, Verdict};
 use secp256k1::ecdsa::Signature;
 use secp256k1::{All, Message, PublicKey, Secp256k1, SecretKey};
@@ -34,6 +35,15 @@ fn check((key, signature, message): &Signed) -> Check {
 }
 
 /// Every third check has a bit changed, of its message, its r or its key.
+/// A run that is to try one backend must not try another. Hashes alone have `sha`.
+#[test]
+fn a_backend_that_is_named_is_taken() {
+    match std::env::var("BLOCKMILL_BACKEND").as_deref() {
+        Ok("sha") | Err(_) => assert_eq!(Backend::named(), None),
+        Ok(name) => assert_eq!(Backend::detect().name(), name),
+    }
+}
+
 #[test]
 fn verdicts_of_all_vector_types() {
     let mut checks: Vec<Check> = signed(&Secp256k1::new()).iter().map(check).collect();
