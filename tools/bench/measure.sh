@@ -1,7 +1,7 @@
 #!/bin/sh
 # Measures what docs/main-network.md projects from, and fills in its tables. It needs a processor
 # with AVX-512 IFMA, the real blocks in ../shared/data/blocks, 2 GB in TMPDIR, and a machine that does
-# nothing else for six minutes. `make build` comes before it.
+# nothing else for ten minutes. `make build` comes before it.
 set -eu
 cd "$(dirname "$0")/../.."
 # The command lines in the results have no path.
@@ -37,6 +37,7 @@ bytes avx2
 bytes neither portable
 scripts avx512
 scripts avx2
+scripts portable
 export BLOCKMILL_WRITE_FIGURES=1
 cargo test --release -p blockmill-harness --test projection
 # The hours are among the figures that stand on several pages.

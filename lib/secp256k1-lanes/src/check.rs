@@ -37,7 +37,8 @@ pub enum Backend {
     Avx2,
     /// Two lanes of NEON. Not measured on any processor.
     Neon,
-    /// One lane of plain integers: 53 us, ratio 0.73.
+    /// One lane of plain integers. On an Intel Xeon (Emerald Rapids) 34 us, ratio 1.16. Batches of
+    /// fewer than 8 signatures are slower than libsecp256k1.
     Portable,
 }
 

@@ -3,8 +3,9 @@
 use super::{n, number};
 use crate::curve::{Curve, GENERATOR_ENTRIES};
 use crate::field::Fe;
+use crate::model::Products;
 use crate::number::to_bytes;
-use crate::point::{Affine, Group, Jacobian};
+use crate::point::{Affine, Group, Jacobian, invert_all};
 use crate::positions::{GENERATOR_POSITIONS, GENERATOR_WIDTH};
 use num_bigint::BigUint;
 use secp256k1::SecretKey;
@@ -47,33 +48,46 @@ fn tables_of_all_positions() {
     }
 }
 
-fn on_j(p: &Jacobian<u64>) -> bool {
-    let zz = p.z.clear().square();
-    let z6 = zz.square().mul(&zz);
-    let right = p.x.square().mul(&p.x).add(&z6.mul(&Fe::small(7)));
-    p.y.square().sub(&right).is_zero()
+/// The coordinates of multiples of the generator.
+fn multiples(scalars: [u8; 4]) -> [Vec<u8>; 4] {
+    let secp = secp256k1::Secp256k1::signing_only();
+    scalars.map(|scalar| {
+        let secret = SecretKey::from_slice(&to_bytes(&[scalar.into(), 0, 0, 0])).unwrap();
+        secret.public_key(&secp).serialize_uncompressed()[1..].to_vec()
+    })
 }
 
+fn coordinates(point: &Jacobian<u64>) -> Vec<u8> {
+    let mut inverse = [point.z.clear()];
+    invert_all(&mut inverse, &mut Vec::new(), &mut |_, _| panic!("not infinity"));
+    let [inverse] = inverse;
+    let square = inverse.square();
+    let (x, y) = (point.x.mul(&square), point.y.mul(&square.mul(&inverse)));
+    [x, y].map(|coordinate| to_bytes(&coordinate.number(0))).concat()
+}
+
+/// Doubles and sums of points that go side by side.
 #[test]
 fn steps() {
-    let curve = Curve::secp256k1();
-    let get = |i: usize| {
-        let [a, b, c, d, e, f, g, h] = curve.generator[i].0;
-        Affine {
-            x: Fe::<u64>::broadcast(&[a, b, c, d]),
-            y: Fe::broadcast(&[e, f, g, h]),
-        }
-    };
-    let mut words = Group::new([
-        get(0).jacobian(),
-        get(1).jacobian(),
-        get(2).jacobian(),
-        get(3).jacobian(),
-    ]);
-    words.double();
-    assert!(words.points.iter().all(on_j));
-    words.double();
-    assert!(words.points.iter().all(on_j));
-    words.add([&get(6), &get(7), &get(8), &get(9)]);
-    assert!(words.points.iter().all(on_j));
+    for products in Products::ALL {
+        products.with(|| {
+            let odd = |i: usize| {
+                let [a, b, c, d, e, f, g, h] = Curve::secp256k1().generator[i].0;
+                Affine {
+                    x: Fe::<u64>::broadcast(&[a, b, c, d]),
+                    y: Fe::broadcast(&[e, f, g, h]),
+                }
+            };
+            let mut points = Group::new([0, 1, 2, 3].map(|i| odd(i).jacobian()));
+            let found = |points: &Group<u64, 4>| points.points.each_ref().map(coordinates);
+            assert_eq!(found(&points), multiples([1, 3, 5, 7]));
+            points.double();
+            assert_eq!(found(&points), multiples([2, 6, 10, 14]));
+            points.double();
+            points.add([&odd(6), &odd(7), &odd(8), &odd(9)]);
+            assert_eq!(found(&points), multiples([17, 27, 37, 47]));
+            points.add([&odd(6), &odd(7), &odd(8), &odd(9)]);
+            assert_eq!(found(&points), multiples([30, 42, 54, 66]));
+        });
+    }
 }

@@ -8,7 +8,6 @@ mod audited;
 
 use crate::connect::{IN_LANES, MIXED, ONE_BY_ONE, UTXO, spec};
 use crate::options::Options;
-use crate::signatures::lanes_are_fast;
 pub(crate) use audited::Audited;
 use audited::{AUDIT, BITCOIND};
 use blockmill_chaingen::Profile;
@@ -27,10 +26,9 @@ pub(crate) fn report(options: &Options, progress: Progress<'_>) -> Result<Report
     threads.dedup();
     let utxo = options.size((110, 600, 900), (120, 60_000, 100_000), (600, 3_000_000, 8_000_000));
     let mixed = options.size((110, 60), (130, 8_000), (600, 200_000));
-    let fast = if lanes_are_fast() { IN_LANES } else { ONE_BY_ONE };
     for (chain, spec, signatures) in [
         (UTXO, spec(Profile::Utxo, utxo.0, utxo.1, utxo.2), ONE_BY_ONE),
-        (MIXED, spec(Profile::Mixed, mixed.0, mixed.1, 0), fast),
+        (MIXED, spec(Profile::Mixed, mixed.0, mixed.1, 0), IN_LANES),
     ] {
         let audited = Audited::make(options, &spec, signatures)?;
         let summary = &audited.site.summary;

@@ -18,7 +18,7 @@ pub(crate) use bitcoind::CACHE_MIB;
 pub(crate) use site::{Connect, IN_LANES, ONE_BY_ONE, STAGES, Site, call};
 
 use crate::options::Options;
-use crate::signatures::{lanes_are_fast, wanted_of_lanes};
+use crate::signatures::wanted_of_lanes;
 use blockmill_chaingen::{ChainSpec, Profile};
 use blockmill_harness::{Axes, Contender, Failure, Progress, Report, Row, Turns, part, print, same};
 use manager::Part;
@@ -231,8 +231,8 @@ fn contenders<'a>(
         signatures,
         assumed,
     };
-    let has_lanes = table.has_signatures() && lanes_are_fast();
-    let ours = [Some((SINGLY, ONE_BY_ONE)), has_lanes.then_some((LANES, IN_LANES))];
+    let in_lanes = table.has_signatures().then_some((LANES, IN_LANES));
+    let ours = [Some((SINGLY, ONE_BY_ONE)), in_lanes];
     let has_daemon = options.bitcoind.is_some() && !table.is_small() && (!table.is_big() || threads == 2 || is_last);
     // The manager's library offers no other size of the cache, and checks no assumed block.
     let has_manager = threads <= manager::THREADS_MAX
@@ -286,8 +286,8 @@ fn contenders<'a>(
 fn claims(report: &mut Report) {
     for (engine, table, threads, wanted) in [
         (SINGLY, MIXED, 2.0, 1.2),
-        (LANES, MIXED, 1.0, wanted_of_lanes(4.0, 2.6)),
-        (LANES, MIXED, 2.0, wanted_of_lanes(4.0, 2.6)),
+        (LANES, MIXED, 1.0, wanted_of_lanes(4.0, 2.6, 1.2)),
+        (LANES, MIXED, 2.0, wanted_of_lanes(4.0, 2.6, 1.2)),
         (SINGLY, UTXO, 1.0, 2.0),
         (SINGLY, UTXO, 2.0, 6.0),
         (SINGLY, UTXO_ASSUMED, 2.0, 8.0),
