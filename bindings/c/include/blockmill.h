@@ -40,7 +40,7 @@ extern "C" {
 
 /* Signatures are verified by libsecp256k1, one by one. */
 #define BLOCKMILL_SIGNATURES_ONE_BY_ONE 0
-/* Many at a time, in the lanes of vector registers. */
+/* Many at a time, in lanes: of vector registers where the machine has them. */
 #define BLOCKMILL_SIGNATURES_LANES 1
 /* The way that is the fastest on this machine. */
 #define BLOCKMILL_SIGNATURES_FASTEST 2

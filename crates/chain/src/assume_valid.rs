@@ -37,7 +37,7 @@ pub fn reason_to_check(index: &HeaderIndex, id: BlockId, assumed: Option<&BlockH
     (!is_buried(index, id)).then_some("the block is too close to the best header")
 }
 
-/// How the signatures of a block are verified. `can_defer` says whether the verifier has lanes.
+/// How the signatures of a block are verified. `can_defer` says whether the verifier takes lanes.
 pub fn signature_way(index: &HeaderIndex, id: BlockId, wanted: Signatures, can_defer: bool) -> SignatureWay {
     SignatureWay::new(wanted, can_defer, || {
         let best = index.best_header();

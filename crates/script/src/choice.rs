@@ -69,8 +69,8 @@ pub(crate) fn ways(checks: &[Check]) -> Vec<Contender<'_, Way>> {
 fn in_lanes(backend: Backend, checks: &[Check]) -> Contender<'_, Way> {
     let mut verifier = Verifier::with_backend(backend);
     let mut verdicts = Vec::new();
-    // Gets the memory and the tables.
     let together = if backend.is_fast() { TURN } else { TURN_OF_FEW_LANES };
+    // Gets the memory and the tables.
     verifier.verify(&checks[..together / 2], &mut verdicts);
     Contender::new(Way::Lanes(backend), together as u32, move |turn| {
         let checks = &checks[turn * (FULL - together) / (TURNS - 1)..][..together];

@@ -58,7 +58,9 @@ impl<W: Word> HalfColumns<W> {
         // Bit 0 of `above` has the weight 2^260, which is bit 4 above 2^256.
         let top = low[4].shift_right::<TOP_BITS>().add(above.shift_left::<4>());
         top.promise_below::<42>();
-        low[4] = low[4].and(W::splat(TOP_MASK));
+        if !is_planted::<W>(Fault::TopMask) {
+            low[4] = low[4].and(W::splat(TOP_MASK));
+        }
         let [first, second] = W::add_top([low[0], low[1]], top);
         low[0] = first;
         if !is_planted::<W>(Fault::TopFold) {

@@ -12,6 +12,9 @@ pub(crate) enum Fault {
     UpperCarry(usize),
     /// The carry out of a column of whole products.
     WideCarry(usize),
+    /// As `TopFold` and `TopMask`, of whole products.
+    WideTopFold,
+    WideTopMask,
     /// What a column of a product with signed halves begins with.
     #[cfg(test)]
     Start(usize),
@@ -19,6 +22,8 @@ pub(crate) enum Fault {
     AboveFold,
     /// What a field product has above 2^256.
     TopFold,
+    /// The mask that takes this from the highest limb.
+    TopMask,
     /// What a number has above 2^256 before it is made normal.
     NormalFold,
     /// The last subtraction of p.

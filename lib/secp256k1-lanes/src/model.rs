@@ -38,7 +38,8 @@ impl Products {
 }
 
 thread_local! {
-    static PRODUCTS: Cell<Products> = const { Cell::new(Products::Halves) };
+    /// As outside of tests, unless a test says otherwise.
+    static PRODUCTS: Cell<Products> = const { Cell::new(Products::Whole) };
 }
 
 /// Whether plain integers and intervals have signed halves on this thread.

@@ -141,9 +141,9 @@ impl<W: Widen> Columns<W> for WideColumns<W> {
     #[inline(always)]
     fn lazy(self) -> [W; 5] {
         let fold = W::splat(FOLD_260);
-        // Column 8 first, which ends in columns 3 and 4: 2^260 is the fold, and the upper word is
-        // 2^12 limbs above the lower one. Then what column 4 has above 2^256 can go the way of all
-        // other columns, upwards and around.
+        // Column 8 first, which ends in columns 3 and 4: 2^260 is the fold, and the upper word is a
+        // limb and 12 bits above the lower one. Then what column 4 has above 2^256 can go the way
+        // of all other columns, upwards and around.
         let [low, high] = W::words(self.add_column::<8>(W::splat(0).widen()));
         let high = if is_planted::<W>(Fault::WideCarry(0)) {
             W::splat(0)
@@ -154,12 +154,16 @@ impl<W: Widen> Columns<W> for WideColumns<W> {
         let up = W::sum(up, high.times(W::splat(FOLD_260 << (64 - LIMB_BITS))));
         let (fourth, up) = Self::carry::<2>(self.add_column::<4>(up));
         let (fifth, up) = Self::carry::<3>(self.add_column::<5>(up));
-        let top = if is_planted::<W>(Fault::TopFold) {
+        let top = if is_planted::<W>(Fault::WideTopFold) {
             W::splat(0)
         } else {
             fourth.shift_right::<TOP_BITS>()
         };
-        let fourth = fourth.and(W::splat(TOP_MASK));
+        let fourth = if is_planted::<W>(Fault::WideTopMask) {
+            fourth
+        } else {
+            fourth.and(W::splat(TOP_MASK))
+        };
         let above = fifth.shift_left::<{ LIMB_BITS - TOP_BITS }>().or(top);
         let (zeroth, down) = Self::carry::<4>(self.add_column::<0>(above.times(W::splat(FOLD_256))));
         let (sixth, up) = Self::carry::<5>(self.add_column::<6>(up));
@@ -169,7 +173,9 @@ impl<W: Widen> Columns<W> for WideColumns<W> {
         // What column 7 carries is column 8 once more.
         let down = W::sum(down, W::narrow(up).times(fold));
         let (third, down) = Self::carry::<9>(W::sum(down, third.widen()));
-        [zeroth, first, second, third, fourth.add(W::narrow(down))]
+        let fourth = fourth.add(W::narrow(down));
+        fourth.promise_below::<LIMB_BITS>();
+        [zeroth, first, second, third, fourth]
     }
 
     #[inline(always)]

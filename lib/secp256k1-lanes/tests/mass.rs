@@ -180,8 +180,7 @@ fn share(backend: Backend, cases: usize) -> usize {
     if backend == Backend::detect() {
         return cases;
     }
-    let share = cases / if backend.is_fast() { 64 } else { 256 };
-    share.max(cases.min(5_000))
+    (cases / 64).max(cases.min(5_000))
 }
 
 #[test]

@@ -28,12 +28,12 @@ pub struct SignatureWay {
 impl SignatureWay {
     const ASKED_FOR: &str = "asked for";
 
-    /// `can_defer` says whether the verifier has lanes. `buried` says whether more than two weeks
+    /// `can_defer` says whether the verifier takes lanes. `buried` says whether more than two weeks
     /// of work are above the block.
     pub(crate) fn new(wanted: Signatures, can_defer: bool, buried: impl FnOnce() -> bool) -> Self {
         let (lanes, reason) = match wanted {
             Signatures::OneByOne => (false, Self::ASKED_FOR),
-            _ if !can_defer => (false, "the verifier has no lanes"),
+            _ if !can_defer => (false, "the verifier takes no lanes"),
             Signatures::Lanes => (true, Self::ASKED_FOR),
             Signatures::Auto if buried() => (true, "more than two weeks of work above"),
             Signatures::Auto => (false, "less than two weeks of work above"),

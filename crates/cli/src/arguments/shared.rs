@@ -108,7 +108,7 @@ pub(crate) struct FromFilesArguments {
     /// Skip the scripts of this block and of those below it, under Core's conditions; 0 checks all
     #[arg(long, value_name = "HASH", default_value = "0", value_parser = parse_assume_valid)]
     pub(crate) assume_valid: AssumeValid,
-    /// How signatures are verified: many at once in the lanes of vector registers, or one by one
+    /// How signatures are verified: many at once in lanes, or one by one
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) signatures: SignaturesArgument,
     /// Wait while another process has the data directory

@@ -74,8 +74,7 @@ fn demo_in(directory: &Path) -> Result<u8, Failure> {
     };
     let options = Options {
         stop: Arc::clone(&stop),
-        // The demo's blocks have too little work above them for lanes with `Auto`. The verifier has
-        // no lanes on a machine where lanes are slow.
+        // The demo's blocks have too little work above them for lanes with `Auto`.
         signatures: Signatures::Lanes,
         ..Options::default()
     };

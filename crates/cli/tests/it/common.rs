@@ -103,7 +103,8 @@ pub(crate) fn run(command: &mut Command) -> Run {
 /// The variable that names what verifies signatures in lanes.
 const BACKEND: &str = "BLOCKMILL_BACKEND";
 
-/// Has a command run as on a machine without vectors.
+/// Has a command run with the lanes of plain integers, as on a machine without vectors, but without
+/// measuring which way is the fastest.
 pub(crate) fn without_vectors(command: &mut Command) -> &mut Command {
     command.env(BACKEND, "portable")
 }

@@ -57,16 +57,18 @@ fn the_fastest_way_is_found_each_time() {
         }
         (found, milliseconds)
     });
-    // The order of the backends is that of their speed on all processors that were measured. None
-    // with NEON was, and its lanes may be faster than others or not.
-    let expected = Way::Lanes(fast_backends().next().unwrap_or(Backend::Portable));
-    let is_known = !Backend::Neon.is_available();
-    let wrong: Vec<_> = found.iter().filter(|speeds| speeds.fastest() != expected).collect();
+    // The order of the fast backends is that of their speed on all processors that were measured.
+    // Without them ways are close to each other.
+    let expected = fast_backends().next().map(Way::Lanes);
+    let wrong: Vec<_> = found
+        .iter()
+        .filter(|speeds| Some(speeds.fastest()) != expected)
+        .collect();
     // The host of a virtual machine may take a core away in all turns of one way, once.
-    assert!(!is_known || wrong.len() <= 1, "{wrong:?}");
+    assert!(expected.is_none() || wrong.len() <= 1, "{wrong:?}");
     for speeds in &found {
         let lanes = match fast_backends().count() {
-            0 => 1 + usize::from(!is_known),
+            0 => 1 + usize::from(Backend::Neon.is_available()),
             fast => fast,
         };
         assert_eq!(speeds.ways().len(), lanes + 1);
@@ -78,10 +80,7 @@ fn the_fastest_way_is_found_each_time() {
 /// Neither few checks nor invalid ones are measured with.
 #[test]
 fn a_full_batch_of_valid_checks_is_measured_with() {
-    let Some(backend) = fast_backends().last() else {
-        eprintln!("skipped: this machine has no fast lanes");
-        return;
-    };
+    let backend = fast_backends().last().unwrap_or(Backend::Portable);
     let deferring = Deferring::new(backend, true, |_| TestLanes::boxed(Lie::Never));
     let mut checks = valid(FULL);
     let verify = |checks: &[Check]| {

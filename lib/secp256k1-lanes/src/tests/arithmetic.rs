@@ -50,7 +50,7 @@ fn words<W: Word>(dice: &mut Rng, top: u64) -> [W; 5] {
 }
 
 /// The highest limb of a number that came out of a reduction.
-const REDUCED: u64 = (1 << 48) + 63;
+const REDUCED: u64 = 1 << 49;
 
 pub(super) mod generic {
     use super::*;

@@ -275,6 +275,9 @@ fn every_planted_fault_is_found() {
     let mut faults = vec![
         Fault::AboveFold,
         Fault::TopFold,
+        Fault::TopMask,
+        Fault::WideTopFold,
+        Fault::WideTopMask,
         Fault::NormalFold,
         Fault::NormalSubtraction,
         Fault::HalfRange,

@@ -34,7 +34,6 @@ fn check((key, signature, message): &Signed) -> Check {
     }
 }
 
-/// Every third check has a bit changed, of its message, its r or its key.
 /// A run that is to try one backend must not try another. Hashes alone have `sha`.
 #[test]
 fn a_backend_that_is_named_is_taken() {
@@ -44,6 +43,7 @@ fn a_backend_that_is_named_is_taken() {
     }
 }
 
+/// Every third check has a bit changed, of its message, its r or its key.
 #[test]
 fn verdicts_of_all_vector_types() {
     let mut checks: Vec<Check> = signed(&Secp256k1::new()).iter().map(check).collect();

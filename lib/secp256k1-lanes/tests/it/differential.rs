@@ -90,7 +90,7 @@ fn two_lanes_say_what_libsecp256k1_says() {
 
 #[test]
 fn one_lane_says_what_libsecp256k1_says() {
-    compare(Backend::Portable, 3_000, 2);
+    compare(Backend::Portable, 8_000, 2);
 }
 
 /// Keys whose x coordinates end with the same ten bits: all of them look for the same slot first.
@@ -148,8 +148,8 @@ fn keys_that_repeat_in_every_mix() {
         let size = repeats.max(1 + dice.below(BATCH));
         let batch = with_counts(counts, size, &mut dice);
         for backend in backends() {
-            // One lane computes what the others do.
-            if backend.is_fast() || dice.once_in(6) {
+            // Few lanes take longer, so they get a share.
+            if backend.is_fast() || dice.once_in(3) {
                 count_valid(&mut Verifier::with_backend(backend), &secp, &batch, &mut verdicts);
             }
         }

@@ -55,12 +55,12 @@ pub(crate) fn backend() -> &'static str {
     }
 }
 
-/// What is claimed of lanes: with IFMA, with other vectors, and without.
-pub(crate) fn wanted_of_lanes(ifma: f64, others: f64, none: f64) -> f64 {
+/// What is claimed of lanes: with IFMA, with other vectors of x86-64, and of all others.
+pub(crate) fn wanted_of_lanes(ifma: f64, x86: f64, others: f64) -> f64 {
     match Verifier::new().backend() {
         Backend::Avx512 | Backend::AvxIfma => ifma,
-        Backend::Avx512F | Backend::Avx2 | Backend::Neon => others,
-        Backend::Portable => none,
+        Backend::Avx512F | Backend::Avx2 => x86,
+        Backend::Neon | Backend::Portable => others,
     }
 }
 
