@@ -58,7 +58,7 @@ impl<W: Widen> Term<W> {
                 for i in lowest..K.div_ceil(2) {
                     sum = W::sum(sum, a[i].add(a[i]).times(a[K - i]));
                 }
-                if K % 2 == 0 {
+                if K.is_multiple_of(2) {
                     sum = W::sum(sum, a[K / 2].times(a[K / 2]));
                 }
             }

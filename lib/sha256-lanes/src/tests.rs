@@ -130,11 +130,14 @@ fn the_fastest_backend_is_found_each_time() {
     }
     // Tests for ARM64 may run in an emulator, whose times say nothing.
     if cfg!(target_arch = "x86_64") {
-        for speeds in &found {
-            // The order of the backends is that of their speed on all processors that were
-            // measured.
-            assert_eq!(Some(speeds.fastest()), available().next(), "{speeds:?}");
-        }
+        // The order of the backends is that of their speed on all processors that were measured.
+        let expected = available().next();
+        let wrong: Vec<_> = found
+            .iter()
+            .filter(|speeds| Some(speeds.fastest()) != expected)
+            .collect();
+        // The host of a virtual machine may take a core away in all turns of one way, once.
+        assert!(wrong.len() <= 1, "{wrong:?}");
         assert!(least < 5.0, "{least} ms");
     }
 }

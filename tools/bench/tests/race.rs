@@ -175,7 +175,17 @@ fn all_contenders_have_the_same_set() {
     for row in &runs {
         assert!(row["runs"] == 2 && row["seconds_min"].as_f64() > Some(0.0), "{row}");
     }
-    assert!(runs[0]["ratio_median"].is_number() && runs[0]["count"] == scene.summary.inputs);
+    assert_eq!(runs[0]["count"], scene.summary.inputs);
+    for ours in &runs[..2] {
+        let seconds = |row: &Value, end: &str| row[format!("seconds_{end}")].as_f64().expect("seconds");
+        let least = seconds(runs[2], "min") / seconds(ours, "max");
+        let most = seconds(runs[2], "max") / seconds(ours, "min");
+        let ratio = ours["ratio_median"].as_f64().expect("a ratio");
+        assert!(
+            least * 0.999 <= ratio && ratio <= most * 1.001,
+            "{least} {ratio} {most}"
+        );
+    }
     let sets = rows(&report, "sets");
     assert_eq!(sets.len(), 2);
     for (set, who) in sets.iter().zip(["connect", BITCOIND_ROW]) {

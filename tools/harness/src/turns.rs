@@ -176,19 +176,23 @@ impl Turns {
 }
 
 /// A peer's time for a unit of work over that of ours, of runs side by side. The side with fewer
-/// runs begins again.
+/// runs begins again. Where one of the two has no count, they are whole runs of the same work.
 pub fn ratio(clock: Clock, peer: &[Run], ours: &[Run]) -> Option<Spread> {
-    let time = |runs: &[Run], turn: usize| {
-        let run = &runs[turn % runs.len()];
-        match clock {
-            Clock::Wall => run.each(run.seconds),
-            Clock::Cpu => run.each(run.cpu_seconds),
-        }
-    };
     if peer.is_empty() || ours.is_empty() {
         return None;
     }
-    let pairs = (0..peer.len().max(ours.len())).map(|turn| time(peer, turn) / time(ours, turn));
+    let pairs = (0..peer.len().max(ours.len())).map(|turn| {
+        let [peer, ours] = [peer, ours].map(|runs| &runs[turn % runs.len()]);
+        let counted = peer.count > 0 && ours.count > 0;
+        let time = |run: &Run| {
+            let seconds = match clock {
+                Clock::Wall => run.seconds,
+                Clock::Cpu => run.cpu_seconds,
+            };
+            if counted { run.each(seconds) } else { seconds }
+        };
+        time(peer) / time(ours)
+    });
     // A run that is too short for the clock has no ratio.
     Spread::of(pairs.filter(|ratio| ratio.is_finite()))
 }
@@ -219,6 +223,18 @@ mod tests {
 
     fn row(name: &str) -> Row {
         Row::new("table").with("who", name)
+    }
+
+    /// A daemon does not say how many inputs it has checked.
+    #[test]
+    fn a_run_without_a_count_is_the_same_work() {
+        let runs = |seconds, count| [run(seconds, count).unwrap()];
+        for (peer, ours) in [(0, 1000), (1000, 0), (0, 0)] {
+            let ratio = ratio(Clock::Wall, &runs(6.0, peer), &runs(2.0, ours)).unwrap();
+            assert_eq!(ratio.median, 3.0);
+        }
+        let ratio = ratio(Clock::Wall, &runs(8.0, 4), &runs(2.0, 2)).unwrap();
+        assert_eq!(ratio.median, 2.0);
     }
 
     #[test]
