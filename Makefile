@@ -250,6 +250,7 @@ ARM64_LEFT_OUT += --skip the_fastest_way_is_found_each_time --skip long_texts_ar
 # Of the store: faults at every call, and random changes. Thousands of runs, which take hours, of code
 # that knows no processor.
 ARM64_STORE := -p blockmill-store-log
+ARM64_OTHERS = $(strip $(subst $(ARM64_STORE),,$(ARM64_PACKAGES)))
 ARM64_STORE_LEFT_OUT := $(addprefix --skip ,faults:: damage:: model:: soak::)
 # Of the engine's tests these. The others make hundreds of chains, or take a minute each: power_cuts,
 # windows, growing_files, changing_files, failing_store, fetching, chain_blocks, invalid_branches,
@@ -263,8 +264,8 @@ ARM64_SHORT := BLOCKMILL_TEST_LANES_DIFFERENTIAL=5000 BLOCKMILL_TEST_LANES_KNOWN
 
 arm64: export ARM64_KERNEL := $(ARM64_KERNEL)
 arm64: arm64-deps fetch
-	$(ARM64_SHORT) tools/arm64 test --no-fail-fast $(subst $(ARM64_STORE),,$(ARM64_PACKAGES)) $(ARM64_TARGETS) $(CARGO_FLAGS) -- $(ARM64_LEFT_OUT)
-	$(ARM64_SHORT) tools/arm64 test --no-fail-fast $(ARM64_STORE) $(ARM64_TARGETS) $(CARGO_FLAGS) -- $(ARM64_LEFT_OUT) $(ARM64_STORE_LEFT_OUT)
+	$(if $(ARM64_OTHERS),$(ARM64_SHORT) tools/arm64 test --no-fail-fast $(ARM64_OTHERS) $(ARM64_TARGETS) $(CARGO_FLAGS) -- $(ARM64_LEFT_OUT))
+	$(if $(findstring $(ARM64_STORE),$(ARM64_PACKAGES)),$(ARM64_SHORT) tools/arm64 test --no-fail-fast $(ARM64_STORE) --lib --test it $(CARGO_FLAGS) -- $(ARM64_LEFT_OUT) $(ARM64_STORE_LEFT_OUT))
 	tools/arm64 test $(ARM64_PACKAGES) $(CARGO_FLAGS) $(ARM64_ENGINE)
 	BLOCKMILL_BACKEND=neon tools/arm64 test $(ARM64_PACKAGES) $(CARGO_FLAGS) $(ARM64_CLI)
 
