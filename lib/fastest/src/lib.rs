@@ -48,8 +48,8 @@ pub struct Contender<'w, W> {
 }
 
 impl<W: Copy> Speeds<W> {
-    /// Measures the ways, each in so many turns. The shorter a turn, the more are needed: a turn
-    /// that other work interrupts finds the caches cold.
+    /// Runs each way in so many turns, and keeps its best time. Short turns should be many: other
+    /// work may spoil several.
     ///
     /// # Panics
     /// If there is no way, or no turn.

@@ -54,16 +54,6 @@ pub(crate) enum AnyColumns<W> {
     Wide(WideColumns<W>),
 }
 
-/// What both kinds of columns do.
-macro_rules! of_either {
-    ($columns:expr, $work:expr, $found:ident) => {
-        match $columns {
-            Self::Half($found) => Self::Half($work),
-            Self::Wide($found) => Self::Wide($work),
-        }
-    };
-}
-
 impl<W: Widen> Columns<W> for AnyColumns<W> {
     fn product(a: &[W; 5], b: &[W; 5]) -> Self {
         match Products::now() {
@@ -78,10 +68,16 @@ impl<W: Widen> Columns<W> for AnyColumns<W> {
         }
     }
     fn add_product(self, a: &[W; 5], b: &[W; 5]) -> Self {
-        of_either!(self, columns.add_product(a, b), columns)
+        match self {
+            Self::Half(columns) => Self::Half(columns.add_product(a, b)),
+            Self::Wide(columns) => Self::Wide(columns.add_product(a, b)),
+        }
     }
     fn add(self, limbs: &[W; 5]) -> Self {
-        of_either!(self, columns.add(limbs), columns)
+        match self {
+            Self::Half(columns) => Self::Half(columns.add(limbs)),
+            Self::Wide(columns) => Self::Wide(columns.add(limbs)),
+        }
     }
     fn subtract_scaled<const BITS: u32>(self, other: &Self) -> Self {
         match (self, other) {
