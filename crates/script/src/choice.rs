@@ -39,7 +39,7 @@ const TURN_ONE_BY_ONE: usize = 12;
 
 static MEASURED: Measured<Way> = Measured::new();
 
-/// What this process has measured: the CPU time of one check in a batch, by each way. None: no full
+/// What this process has measured: the time of one check in a batch, by each way. None: no full
 /// batch has come yet, or there is nothing to choose.
 pub fn measured() -> Option<&'static Speeds<Way>> {
     MEASURED.get()

@@ -86,7 +86,7 @@ impl Backend {
 
 pub(crate) static MEASURED: Measured<Backend> = Measured::new();
 
-/// What this process has measured: the CPU time of one double hash by each backend, half of them of
+/// What this process has measured: the time of one double hash by each backend, half of them of
 /// messages of 190 to 442 bytes, half of pairs of a merkle tree. None: no full batch has come yet,
 /// a backend is named, or there is nothing to choose.
 pub fn measured() -> Option<&'static Speeds<Backend>> {

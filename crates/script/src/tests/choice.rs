@@ -60,13 +60,8 @@ fn the_fastest_way_is_found_each_time() {
     // The order of the fast backends is that of their speed on all processors that were measured.
     // Without them ways are close to each other.
     let expected = fast_backends().next().map(Way::Lanes);
-    let wrong: Vec<_> = found
-        .iter()
-        .filter(|speeds| Some(speeds.fastest()) != expected)
-        .collect();
-    // The host of a virtual machine may take a core away in all turns of one way, once.
-    assert!(expected.is_none() || wrong.len() <= 1, "{wrong:?}");
     for speeds in &found {
+        assert!(expected.is_none_or(|way| way == speeds.fastest()), "{speeds:?}");
         let lanes = match fast_backends().count() {
             0 => 1 + usize::from(Backend::Neon.is_available()),
             fast => fast,
