@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "intrinsics need their instructions")]
 
+use crate::columns::HalfProducts;
 use crate::eight::Eight;
 use crate::multiplier::{Multiplier, compute, with_instructions};
 use std::arch::x86_64::*;
@@ -20,6 +21,8 @@ pub(crate) fn is_available() -> bool {
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512ifma")
 }
+
+impl HalfProducts<Avx512> for Ifma {}
 
 impl Multiplier<Avx512> for Ifma {
     with_instructions!(vectorize, "avx512f,avx512dq,avx512vl,avx512ifma");

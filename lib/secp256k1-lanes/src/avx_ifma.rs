@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "intrinsics need their instructions")]
 
+use crate::columns::HalfProducts;
 use crate::four::Four;
 use crate::multiplier::{Multiplier, compute, with_instructions};
 use std::arch::x86_64::*;
@@ -17,6 +18,8 @@ pub(crate) type AvxIfma = Four<Ifma>;
 pub(crate) fn is_available() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxifma")
 }
+
+impl HalfProducts<AvxIfma> for Ifma {}
 
 impl Multiplier<AvxIfma> for Ifma {
     with_instructions!(vectorize, "avx2,avxifma");
@@ -69,6 +72,8 @@ pub(crate) mod twin {
     }
     instruction!(add_low, "{{evex}} vpmadd52luq {0}, {1}, {2}");
     instruction!(add_high, "{{evex}} vpmadd52huq {0}, {1}, {2}");
+
+    impl HalfProducts<Twin> for Evex {}
 
     impl Multiplier<Twin> for Evex {
         with_instructions!(vectorize, "avx2");

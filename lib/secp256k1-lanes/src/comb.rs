@@ -13,7 +13,7 @@
 use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
 use crate::keys::{self, Keys};
-use crate::point::{Affine, Group, Jacobian, invert_all};
+use crate::point::{Affine, Jacobian, SideBySide, invert_all};
 use crate::positions::{BLOCK_BITS, BLOCKS, SIDE_BY_SIDE};
 use crate::word::{BATCH, LANES_MAX, Mask, Word, side_by_side};
 use std::cmp::Reverse;
@@ -119,7 +119,7 @@ impl<W: Word> Comb<W> {
         self.points.clear();
         for block in 1..BLOCKS {
             for first in (0..self.key_words).step_by(N) {
-                let mut words = Group::<W, N>::new(side_by_side(
+                let mut words = SideBySide::<W, N>::new(side_by_side(
                     #[inline(always)]
                     |k| match block {
                         1 => keys[first + k].jacobian(),

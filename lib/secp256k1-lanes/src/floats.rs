@@ -17,6 +17,7 @@
 //! The chain takes as long as the pairs. So the pairs of the upper columns come first, and what the
 //! chain can do without a multiply-add it does without.
 
+use crate::columns::HalfProducts;
 use crate::multiplier::Multiplier;
 use crate::signed::{FOLD_256_LOW, FOLD_256_SHIFT, START};
 use crate::word::{LIMB_BITS, LIMB_MASK, Word};
@@ -207,8 +208,6 @@ fn add_all<W: Floats>(columns: &mut [W; 10], a: &[W::Float; 5], b: &[W::Float; 5
 pub(crate) struct Fma;
 
 impl<W: Floats> Multiplier<W> for Fma {
-    #[cfg(test)]
-    const SIGNED_HALVES: bool = true;
     #[inline(always)]
     fn vectorize<R>(work: impl FnOnce() -> R) -> R {
         W::with_instructions(work)
@@ -223,6 +222,16 @@ impl<W: Floats> Multiplier<W> for Fma {
         let [_, high] = exact_halves(a, b);
         sum.add(high)
     }
+    #[inline(always)]
+    fn apart<R>(work: impl FnOnce() -> R) -> R {
+        W::apart_with_instructions(work)
+    }
+}
+
+impl<W: Floats> HalfProducts<W> for Fma {
+    #[cfg(test)]
+    const SIGNED: bool = true;
+
     #[inline(always)]
     fn add_product(columns: &mut [W; 10], a: &[W; 5], b: &[W; 5]) {
         for (column, start) in columns.iter_mut().zip(W::start()) {
@@ -284,9 +293,5 @@ impl<W: Floats> Multiplier<W> for Fma {
             first.add(shifted),
             low[1].add(top.shift_right_by(LIMB_BITS - FOLD_256_SHIFT)),
         ]
-    }
-    #[inline(always)]
-    fn apart<R>(work: impl FnOnce() -> R) -> R {
-        W::apart_with_instructions(work)
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! 1. *Tables*: 1 P, 3 P ... 31 P, and lambda times the same, by affine sums.
 //! 2. *Sums*: the entries of both halves at a position are one point, by an affine sum. All sums of
-//!    [`GROUP`] words share their inversions.
+//!    [`SHARING`] words share their inversions.
 //! 3. *The generator*: all its sums are added up affinely. That is u1 G, without a doubling.
 //! 4. *Walk*: from the highest position of u2 down, five doublings and one addition a position, in
 //!    Jacobian coordinates.
@@ -23,7 +23,7 @@ use crate::comb::{Comb, TABLES};
 use crate::curve::{Curve, GENERATOR_ENTRIES};
 use crate::fault::{Fault, is_planted};
 use crate::field::Fe;
-use crate::point::{Affine, Group, Jacobian, Signed, invert_all};
+use crate::point::{Affine, Jacobian, SideBySide, Signed, invert_all};
 use crate::positions::{BLOCK_POSITIONS, GENERATOR_POSITIONS, GENERATOR_WIDTH, POSITIONS, SIDE_BY_SIDE, WIDTH};
 use crate::scalar::Half;
 use crate::word::{BATCH, Mask, Row, Word, side_by_side};
@@ -39,7 +39,7 @@ const fn rows<W: Word>() -> usize {
 }
 
 /// Words whose sums share inversions: more would leave the caches, fewer would invert more often.
-const GROUP: usize = 8;
+const SHARING: usize = 8;
 
 /// The halves of the scalars of one word.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +100,7 @@ impl<W: Word> Workspace<W> {
     pub(crate) fn multiply_generator(&mut self, curve: &Curve, halves: &[Halves<W>], unsure: &mut [W::Mask]) {
         assert_eq!(halves.len(), unsure.len());
         self.generator.clear();
-        for (halves, unsure) in halves.chunks(GROUP).zip(unsure.chunks_mut(GROUP)) {
+        for (halves, unsure) in halves.chunks(SHARING).zip(unsure.chunks_mut(SHARING)) {
             W::vectorize(
                 #[inline(always)]
                 || self.look_up_generator(curve, halves, unsure),
@@ -131,9 +131,9 @@ impl<W: Word> Workspace<W> {
         self.sums.reserve(halves.len() * POSITIONS);
         let (on_comb, others) = (0..comb.check_words, comb.check_words..halves.len());
         for (words, first_tables) in [(on_comb, &comb.first_tables[..]), (others, &[0][..])] {
-            // Group by group, so that the pairs and their inverses of one group stay in the cache.
-            for first in words.clone().step_by(GROUP) {
-                let words = first..words.end.min(first + GROUP);
+            // A few words at a time, so that their pairs and inverses stay in the cache.
+            for first in words.clone().step_by(SHARING) {
+                let words = first..words.end.min(first + SHARING);
                 let (tables, halves, unsure) = (&tables[words.clone()], &halves[words.clone()], &mut unsure[words]);
                 W::vectorize(
                     #[inline(always)]
@@ -268,7 +268,7 @@ impl<W: Word> Workspace<W> {
         }
     }
 
-    /// The entries of all positions of a group of words, in pairs that are to be added, and the
+    /// The entries of all positions of some words, in pairs that are to be added, and the
     /// denominators of their sums. There are as many blocks of a point's positions as
     /// `first_tables`, which has the number of each block's first table.
     #[inline(always)]
@@ -291,15 +291,14 @@ impl<W: Word> Workspace<W> {
                 let mut b = entry::<W, WIDTH>(&self.rows, first_row, second.digit(position * WIDTH, WIDTH));
                 // Lambda times it.
                 b.x = b.x.mul(&beta);
-                // The sum is taken in `add_up`, when the denominators of the whole group are
-                // inverted.
+                // The sum is taken in `add_up`, when all denominators are inverted.
                 self.denominators.push(b.x.sub(&a.x));
                 self.pairs.push((a, b));
             }
         }
     }
 
-    /// What is added at each position, for a group of words.
+    /// What is added at each position, for the same words.
     #[inline(always)]
     fn add_up(&mut self, unsure: &mut [W::Mask]) {
         self.invert(POSITIONS, unsure);
@@ -308,7 +307,7 @@ impl<W: Word> Workspace<W> {
         }
     }
 
-    /// What the positions of the generator's scalar add, for a group of words.
+    /// What the positions of the generator's scalar add, for some words.
     #[inline(always)]
     fn look_up_generator(&mut self, curve: &Curve, halves: &[Halves<W>], unsure: &mut [W::Mask]) {
         self.pairs.clear();
@@ -383,20 +382,20 @@ impl<W: Word> Workspace<W> {
         let (sums, _) = self.sums[words.start * POSITIONS..words.end * POSITIONS].as_chunks::<POSITIONS>();
         let (groups, rest) = sums.as_chunks::<N>();
         for sums in groups {
-            let mut group = Group::new(side_by_side::<_, N>(
+            let mut points = SideBySide::new(side_by_side::<_, N>(
                 #[inline(always)]
                 |word| sums[word][positions - 1].jacobian(),
             ));
             for position in (0..positions - 1).rev() {
                 for _ in 0..WIDTH {
-                    group.double();
+                    points.double();
                 }
-                group.add(side_by_side(
+                points.add(side_by_side(
                     #[inline(always)]
                     |word| &sums[word][position],
                 ));
             }
-            self.points.extend_from_slice(&group.points);
+            self.points.extend_from_slice(&points.points);
         }
         words.end - rest.len()..words.end
     }

@@ -114,7 +114,7 @@ impl<W: Word> Signed<W> {
 /// A step computes one value of all points before the next value, so that their products overlap.
 /// Each value is written where it is read: a returned one would be copied.
 #[derive(Debug)]
-pub(crate) struct Group<W, const N: usize> {
+pub(crate) struct SideBySide<W, const N: usize> {
     pub(crate) points: [Jacobian<W>; N],
     factors: [[Factor<W>; N]; 2],
     lazy: [Lazy<W>; N],
@@ -130,7 +130,7 @@ fn put<W: Word, T>(to: &mut T, value: impl FnOnce() -> T) {
     );
 }
 
-impl<W: Word, const N: usize> Group<W, N> {
+impl<W: Word, const N: usize> SideBySide<W, N> {
     #[inline(always)]
     pub(crate) fn new(points: [Jacobian<W>; N]) -> Self {
         let zero = Fe::small(0);

@@ -44,6 +44,8 @@ impl Word for u64 {
     type Columns = crate::wide::WideColumns<Self>;
     #[cfg(test)]
     type Columns = crate::model::AnyColumns<Self>;
+    #[cfg(test)]
+    type HalfProducts = crate::model::Plain;
 
     #[inline(always)]
     fn vectorize<R>(work: impl FnOnce() -> R) -> R {
@@ -105,8 +107,6 @@ impl Word for u64 {
     fn add_product_high(self, a: Self, b: Self) -> Self {
         self.wrapping_add((product(a, b) >> LIMB_BITS) as u64)
     }
-    #[cfg(test)]
-    crate::model::either_kind_of_halves!();
     /// With the planted faults the code would take minutes to build in one piece.
     #[cfg(test)]
     #[inline(never)]

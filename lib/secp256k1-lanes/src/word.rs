@@ -84,14 +84,14 @@ pub(crate) trait Word: Copy + Debug {
     /// Lanes; 8 at most.
     const LANES: usize;
 
-    /// Whether the low halves of products have a sign (`signed.rs`).
-    #[cfg(test)]
-    const SIGNED_HALVES: bool = false;
-
     type Mask: Mask;
 
     /// What products of field elements are before their reduction.
     type Columns: Columns<Self>;
+
+    /// How products are taken in halves.
+    #[cfg(test)]
+    type HalfProducts: crate::columns::HalfProducts<Self>;
 
     /// Runs `work` where the instructions of this type may be used. All other operations must
     /// happen inside it: there they become instructions, and outside they would be calls.
@@ -126,34 +126,6 @@ pub(crate) trait Word: Copy + Debug {
     /// `self` plus the bits from 52 to 103 of the same product.
     fn add_product_high(self, a: Self, b: Self) -> Self;
 
-    /// Adds the product of two numbers of five limbs to its ten columns: low halves of the products
-    /// of limbs to the column of the sum of the limbs' indexes, high halves to the next one.
-    #[inline(always)]
-    fn add_product(columns: &mut [Self; 10], a: &[Self; 5], b: &[Self; 5]) {
-        add_product_by_rows(columns, a, b);
-    }
-    /// The columns of a product.
-    #[inline(always)]
-    fn product(a: &[Self; 5], b: &[Self; 5]) -> [Self; 10] {
-        let mut columns = [Self::splat(0); 10];
-        Self::add_product(&mut columns, a, b);
-        columns
-    }
-    /// The columns of a square.
-    #[inline(always)]
-    fn square(a: &[Self; 5]) -> [Self; 10] {
-        square_by_rows(a)
-    }
-    /// Adds the product of a number of five limbs and a limb to its six columns.
-    #[inline(always)]
-    fn add_multiple(columns: &mut [Self; 6], number: &[Self; 5], limb: u64) {
-        add_multiple_by_halves(columns, number, limb);
-    }
-    /// Adds what is above 2^256, folded, to the two lowest limbs. It is below 2^42.
-    #[inline(always)]
-    fn add_top(low: [Self; 2], top: Self) -> [Self; 2] {
-        add_top_by_halves(low, top)
-    }
     /// Runs `work` in a function of its own, if the code of this type's products is so long that
     /// copies of it at all call sites would not fit the processor's cache, or would take too long
     /// to build.
@@ -180,6 +152,7 @@ pub(crate) trait Word: Copy + Debug {
     fn promise_below<const BITS: u32>(self) {}
 }
 
+/// Adds the product of two numbers of five limbs to its ten columns, as `columns.rs` says.
 #[inline(always)]
 pub(crate) fn add_product_by_rows<W: Word>(columns: &mut [W; 10], a: &[W; 5], b: &[W; 5]) {
     // All low halves of a row, then all high ones: no instruction adds to the column of the one
@@ -194,50 +167,8 @@ pub(crate) fn add_product_by_rows<W: Word>(columns: &mut [W; 10], a: &[W; 5], b:
     }
 }
 
-#[inline(always)]
-pub(crate) fn square_by_rows<W: Word>(a: &[W; 5]) -> [W; 10] {
-    let mut columns = [W::splat(0); 10];
-    for i in 0..5 {
-        for j in i + 1..5 {
-            columns[i + j] = columns[i + j].add_product_low(a[i], a[j]);
-        }
-        for j in i + 1..5 {
-            columns[i + j + 1] = columns[i + j + 1].add_product_high(a[i], a[j]);
-        }
-    }
-    // Each product of two different limbs stands for two. Doubling the sums costs less than
-    // doubling the factors, which would lose a bit of the 52.
-    for column in &mut columns[1..9] {
-        *column = column.add(*column);
-    }
-    for i in 0..5 {
-        columns[2 * i] = columns[2 * i].add_product_low(a[i], a[i]);
-    }
-    for i in 0..5 {
-        columns[2 * i + 1] = columns[2 * i + 1].add_product_high(a[i], a[i]);
-    }
-    columns
-}
-
-#[inline(always)]
-pub(crate) fn add_multiple_by_halves<W: Word>(columns: &mut [W; 6], number: &[W; 5], limb: u64) {
-    let limb = W::splat(limb);
-    for k in 0..5 {
-        columns[k] = columns[k].add_product_low(number[k], limb);
-    }
-    for k in 0..5 {
-        columns[k + 1] = columns[k + 1].add_product_high(number[k], limb);
-    }
-}
-
 /// Lanes whose lowest bit is set.
 #[inline(always)]
 pub(crate) fn is_odd<W: Word>(word: W) -> W::Mask {
     word.and(W::splat(1)).is_zero().not()
-}
-
-#[inline(always)]
-pub(crate) fn add_top_by_halves<W: Word>(low: [W; 2], top: W) -> [W; 2] {
-    let fold = W::splat(FOLD_256);
-    [low[0].add_product_low(top, fold), low[1].add_product_high(top, fold)]
 }

@@ -2,7 +2,8 @@
 //! them holds for all.
 
 use super::Rng;
-use crate::model::Products;
+use crate::columns::HalfProducts;
+use crate::model::{Plain, Signed};
 use crate::word::{FOLD_260, LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
 
 /// Operands of one round: numbers with a value for each lane.
@@ -24,7 +25,7 @@ fn operand(dice: &mut Rng) -> u64 {
 }
 
 /// What every operation makes of the operands.
-fn results<W: Word>(operands: &Operands) -> Vec<[u64; LANES_MAX]> {
+fn results<W: Word, H: HalfProducts<W>>(operands: &Operands) -> Vec<[u64; LANES_MAX]> {
     let words = operands.each_ref().map(W::from_lanes);
     let [a, b, c] = [words[0], words[1], words[2]];
     let mut results = vec![a, W::splat(operands[0][0] & 1), a.add(b), a.sub(b), a.and(b), a.or(b)];
@@ -50,14 +51,14 @@ fn results<W: Word>(operands: &Operands) -> Vec<[u64; LANES_MAX]> {
     ]);
     let number = |first: usize| [0, 1, 2, 3, 4].map(|k| words[first + k]);
     let mut columns = std::array::from_fn(|k| words[14 + k]);
-    W::add_product(&mut columns, &number(0), &number(5));
+    H::add_product(&mut columns, &number(0), &number(5));
     results.extend(columns);
-    results.extend(W::product(&number(0), &number(5)));
-    results.extend(W::square(&number(0)));
+    results.extend(H::product(&number(0), &number(5)));
+    results.extend(H::square(&number(0)));
     let mut columns = std::array::from_fn(|k| words[14 + k]);
-    W::add_multiple(&mut columns, &number(0), FOLD_260);
+    H::add_multiple(&mut columns, &number(0), FOLD_260);
     results.extend(columns);
-    results.extend(W::add_top([b, c], a.shift_right::<22>()));
+    results.extend(H::add_top([b, c], a.shift_right::<22>()));
     // Masks.
     let bits = |mask: W::Mask| W::select(mask, b, c);
     let zero = a.shift_right_by(60).is_zero();
@@ -86,17 +87,17 @@ fn agrees<W: Word>() {
     let mut dice = Rng(31);
     for _ in 0..20_000 {
         let operands: Operands = std::array::from_fn(|_| std::array::from_fn(|_| operand(&mut dice)));
-        let found = results::<W>(&operands);
+        let found = results::<W, W::HalfProducts>(&operands);
         for lane in 0..W::LANES {
             // The lane becomes the first one; what is splat is that of all.
             let mut alone = operands;
             for numbers in &mut alone {
                 numbers[0] = numbers[lane];
             }
-            let expected = if W::SIGNED_HALVES {
-                Products::SignedHalves.with(|| results::<u64>(&alone))
+            let expected = if W::HalfProducts::SIGNED {
+                results::<u64, Signed>(&alone)
             } else {
-                results::<u64>(&alone)
+                results::<u64, Plain>(&alone)
             };
             for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 if index != 1 {

@@ -7,7 +7,7 @@
 //! bits that the multiplier does not read.
 
 use crate::batch::Batch;
-use crate::model::{AnyColumns, Products, SignedHalves, either_kind_of_halves};
+use crate::model::{AnyColumns, Plain, Products, SignedHalves};
 use crate::question::{Check, Kind, Verdict};
 use crate::wide::Widen;
 use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
@@ -88,6 +88,8 @@ impl Word for Interval {
     type Mask = Unknown;
 
     type Columns = AnyColumns<Self>;
+
+    type HalfProducts = Plain;
 
     fn vectorize<R>(work: impl FnOnce() -> R) -> R {
         work()
@@ -180,7 +182,6 @@ impl Word for Interval {
         let (low, high) = ((a.low * b.low) >> LIMB_BITS, (a.high * b.high) >> LIMB_BITS);
         Self::new(self.low + low, self.high + high)
     }
-    either_kind_of_halves!();
     #[inline(never)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {
         work()

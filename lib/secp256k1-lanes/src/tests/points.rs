@@ -5,7 +5,7 @@ use crate::curve::{Curve, GENERATOR_ENTRIES};
 use crate::field::Fe;
 use crate::model::Products;
 use crate::number::to_bytes;
-use crate::point::{Affine, Group, Jacobian, invert_all};
+use crate::point::{Affine, Jacobian, SideBySide, invert_all};
 use crate::positions::{GENERATOR_POSITIONS, GENERATOR_WIDTH};
 use num_bigint::BigUint;
 use secp256k1::SecretKey;
@@ -78,8 +78,8 @@ fn steps() {
                     y: Fe::broadcast(&[e, f, g, h]),
                 }
             };
-            let mut points = Group::new([0, 1, 2, 3].map(|i| odd(i).jacobian()));
-            let found = |points: &Group<u64, 4>| points.points.each_ref().map(coordinates);
+            let mut points = SideBySide::new([0, 1, 2, 3].map(|i| odd(i).jacobian()));
+            let found = |points: &SideBySide<u64, 4>| points.points.each_ref().map(coordinates);
             assert_eq!(found(&points), multiples([1, 3, 5, 7]));
             points.double();
             assert_eq!(found(&points), multiples([2, 6, 10, 14]));
