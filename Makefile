@@ -260,7 +260,7 @@ ARM64_ENGINE := --test engine-it -- assume_valid:: conformance:: doctor:: ties::
 # Of the command's, those that say the most for their minutes.
 ARM64_CLI := --test cli-it -- demo::it_leaves_no_files real_chains::mainnet real_chains::testnet3 conformance::with_each_way
 # Fewer cases of what has random ones.
-ARM64_SHORT := BLOCKMILL_TEST_LANES_DIFFERENTIAL=5000 BLOCKMILL_TEST_LANES_KNOWN=5000 BLOCKMILL_TEST_DEFERRAL=300 PROPTEST_CASES=16
+ARM64_SHORT := BLOCKMILL_TEST_LANES_PRODUCTS=5000 BLOCKMILL_TEST_LANES_DIFFERENTIAL=5000 BLOCKMILL_TEST_LANES_KNOWN=5000 BLOCKMILL_TEST_DEFERRAL=300 PROPTEST_CASES=16
 
 arm64: export ARM64_KERNEL := $(ARM64_KERNEL)
 arm64: arm64-deps fetch

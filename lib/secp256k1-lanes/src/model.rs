@@ -45,8 +45,8 @@ thread_local! {
 /// Columns of all kinds of products.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum AnyColumns<W> {
-    Halves(HalfColumns<W, Plain>),
-    SignedHalves(HalfColumns<W, Signed>),
+    Halves(HalfColumns<W, WithoutSign>),
+    SignedHalves(HalfColumns<W, WithSign>),
     Whole(WideColumns<W>),
 }
 
@@ -125,23 +125,23 @@ impl<W: Widen + SignedHalves> Columns<W> for AnyColumns<W> {
     fn factor(limbs: [W; 5]) -> [W; 5] {
         match Products::now() {
             Products::Whole => WideColumns::factor(limbs),
-            Products::Halves | Products::SignedHalves => HalfColumns::<W, Plain>::factor(limbs),
+            Products::Halves | Products::SignedHalves => HalfColumns::<W, WithoutSign>::factor(limbs),
         }
     }
     #[inline(never)]
     fn clear_factor(limbs: &[W; 5]) -> [W; 5] {
         match Products::now() {
             Products::Whole => WideColumns::clear_factor(limbs),
-            Products::Halves | Products::SignedHalves => HalfColumns::<W, Plain>::clear_factor(limbs),
+            Products::Halves | Products::SignedHalves => HalfColumns::<W, WithoutSign>::clear_factor(limbs),
         }
     }
 }
 
 /// Halves without a sign.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Plain;
+pub(crate) struct WithoutSign;
 
-impl<W: Word> HalfProducts<W> for Plain {}
+impl<W: Word> HalfProducts<W> for WithoutSign {}
 
 /// A word whose products can be taken in signed halves.
 pub(crate) trait SignedHalves: Word {
@@ -152,7 +152,7 @@ pub(crate) trait SignedHalves: Word {
 
 /// Low halves with a sign.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Signed;
+pub(crate) struct WithSign;
 
 fn add_at<W: SignedHalves>(columns: &mut [W], column: usize, a: W, b: W) {
     let [low, high] = W::halves(a, b);
@@ -160,7 +160,7 @@ fn add_at<W: SignedHalves>(columns: &mut [W], column: usize, a: W, b: W) {
     columns[column + 1] = columns[column + 1].add(high);
 }
 
-impl<W: SignedHalves> HalfProducts<W> for Signed {
+impl<W: SignedHalves> HalfProducts<W> for WithSign {
     const SIGNED: bool = true;
 
     fn add_product(columns: &mut [W; 10], a: &[W; 5], b: &[W; 5]) {

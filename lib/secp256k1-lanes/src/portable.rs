@@ -45,7 +45,7 @@ impl Word for u64 {
     #[cfg(test)]
     type Columns = crate::model::AnyColumns<Self>;
     #[cfg(test)]
-    type HalfProducts = crate::model::Plain;
+    type HalfProducts = crate::model::WithoutSign;
 
     #[inline(always)]
     fn vectorize<R>(work: impl FnOnce() -> R) -> R {

@@ -60,12 +60,12 @@ pub(super) fn text_of(snapshot: &Snapshot) -> String {
     });
     if let Some(speeds) = blockmill_script::measured() {
         let name = "blockmill_signature_check_seconds";
-        let help = "CPU seconds of a signature check, as measured";
+        let help = "Seconds of a signature check, as measured";
         add_speeds(&mut text, name, help, speeds, Way::name);
     }
     if let Some(speeds) = sha256_lanes::measured() {
         let name = "blockmill_hash_seconds";
-        let help = "CPU seconds of a double SHA-256 of a transaction or a merkle pair, as measured";
+        let help = "Seconds of a double SHA-256 of a transaction or a merkle pair, as measured";
         add_speeds(&mut text, name, help, speeds, Backend::name);
     }
     text

@@ -3,7 +3,7 @@
 
 use super::Rng;
 use crate::columns::HalfProducts;
-use crate::model::{Plain, Signed};
+use crate::model::{WithSign, WithoutSign};
 use crate::word::{FOLD_260, LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
 
 /// Operands of one round: numbers with a value for each lane.
@@ -95,9 +95,9 @@ fn agrees<W: Word>() {
                 numbers[0] = numbers[lane];
             }
             let expected = if W::HalfProducts::SIGNED {
-                results::<u64, Signed>(&alone)
+                results::<u64, WithSign>(&alone)
             } else {
-                results::<u64, Plain>(&alone)
+                results::<u64, WithoutSign>(&alone)
             };
             for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 if index != 1 {

@@ -3,6 +3,7 @@
 use super::{Rng, big, n, number, p, value};
 use crate::field::{Fe, Lazy, Multiplicand, square_root};
 use crate::inverse::Modulus;
+use crate::model::Products;
 use crate::number::{N, P};
 use crate::scalar::{HALF_BITS, Scalar, invert_all};
 use crate::word::{LIMB_MASK, Mask, Word};
@@ -281,6 +282,39 @@ pub(super) mod generic {
                     }
                 }
             }
+        }
+    }
+}
+
+/// What a round computes: sums, differences and factors of all forms.
+fn mixed([a, b, c, d]: &[Fe<u64>; 4]) -> [Fe<u64>; 6] {
+    let difference = a.times(b).lazy_double().scale::<1>().subtract(&c.lazy());
+    [
+        a.times(b).reduce(),
+        a.square(),
+        a.times(b).add_product(c, d).reduce(),
+        a.times(b).subtract_scaled::<3>(&c.squared()).reduce(),
+        a.squared().lazy().triple().factor().squared().reduce(),
+        difference.factor().times(&d.squared().factor()).reduce(),
+    ]
+}
+
+/// All kinds of products come to the same numbers modulo p: the columns of whole products and those
+/// of halves have little in common. `BLOCKMILL_TEST_LANES_PRODUCTS` sets the number of rounds.
+#[test]
+fn kinds_of_products_agree() {
+    let rounds = std::env::var("BLOCKMILL_TEST_LANES_PRODUCTS");
+    let rounds = rounds.map_or(50_000, |rounds| rounds.replace('_', "").parse().unwrap());
+    let mut dice = Rng(9);
+    for round in 0..rounds {
+        let numbers: [Fe<u64>; 4] = std::array::from_fn(|_| Fe(limbs(&mut dice, REDUCED)));
+        let [halves, others @ ..] = Products::ALL.map(|products| {
+            products
+                .with(|| mixed(&numbers))
+                .map(|number| number.normalize().pack())
+        });
+        for other in others {
+            assert_eq!(halves, other, "round {round}: {numbers:x?}");
         }
     }
 }

@@ -7,7 +7,7 @@
 //! bits that the multiplier does not read.
 
 use crate::batch::Batch;
-use crate::model::{AnyColumns, Plain, Products, SignedHalves};
+use crate::model::{AnyColumns, Products, SignedHalves, WithoutSign};
 use crate::question::{Check, Kind, Verdict};
 use crate::wide::Widen;
 use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
@@ -89,7 +89,7 @@ impl Word for Interval {
 
     type Columns = AnyColumns<Self>;
 
-    type HalfProducts = Plain;
+    type HalfProducts = WithoutSign;
 
     fn vectorize<R>(work: impl FnOnce() -> R) -> R {
         work()
