@@ -194,12 +194,12 @@ impl Fingerprinter {
 
     /// The same without lanes.
     #[cfg(test)]
-    fn without_lanes(mut self) -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            self.lanes = None;
+    fn without_lanes(self) -> Self {
+        Self {
+            #[cfg(target_arch = "x86_64")]
+            lanes: None,
+            ..self
         }
-        self
     }
 
     #[inline]

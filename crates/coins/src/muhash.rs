@@ -59,7 +59,10 @@ fn product_in_lanes(hashes: &[[u8; 32]]) -> Option<Number> {
     #[cfg(target_arch = "x86_64")]
     return ifma::Ifma::detect()?.product(hashes);
     #[cfg(not(target_arch = "x86_64"))]
-    None
+    {
+        let _ = hashes;
+        None
+    }
 }
 
 impl MuHash {

@@ -93,7 +93,7 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
     }
 
     /// Other rules than those of the directory's network.
-    #[cfg(test)]
+    #[cfg(all(test, not(blockmill_without_kernel)))]
     pub(crate) fn params(mut self, params: Params) -> Self {
         self.params = Some(params);
         self
