@@ -94,6 +94,17 @@ const LIFTED_COLUMNS: [u64; 10] = {
     columns
 };
 
+/// The products that columns are made of.
+#[cfg(test)]
+pub(crate) trait OfHalves<W: Word> {
+    type Products: HalfProducts<W>;
+}
+
+#[cfg(test)]
+impl<W: Word, H: HalfProducts<W>> OfHalves<W> for HalfColumns<W, H> {
+    type Products = H;
+}
+
 impl<W: Word, H: HalfProducts<W>> HalfColumns<W, H> {
     #[inline(always)]
     fn new(columns: [W; 10]) -> Self {

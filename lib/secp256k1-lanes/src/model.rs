@@ -1,7 +1,7 @@
 //! Plain integers and intervals multiply in every way that other types do: the first show every
 //! bit, the second that nothing overflows.
 
-use crate::columns::{HalfColumns, HalfProducts};
+use crate::columns::{HalfColumns, HalfProducts, OfHalves};
 use crate::fault::{Fault, is_planted};
 use crate::signed::{FOLD_256_LOW, FOLD_256_SHIFT, START};
 use crate::wide::{WideColumns, Widen};
@@ -135,6 +135,11 @@ impl<W: Widen + SignedHalves> Columns<W> for AnyColumns<W> {
             Products::Halves | Products::SignedHalves => HalfColumns::<W, WithoutSign>::clear_factor(limbs),
         }
     }
+}
+
+/// A test that needs others names them.
+impl<W: Word> OfHalves<W> for AnyColumns<W> {
+    type Products = WithoutSign;
 }
 
 /// Halves without a sign.

@@ -52,8 +52,6 @@ pub(crate) use with_instructions;
 macro_rules! multiply_with {
     ($multiplier:ty) => {
         type Columns = $crate::columns::HalfColumns<Self, $multiplier>;
-        #[cfg(test)]
-        type HalfProducts = $multiplier;
         #[inline(always)]
         fn vectorize<R>(work: impl FnOnce() -> R) -> R {
             <$multiplier as $crate::multiplier::Multiplier<Self>>::vectorize(work)

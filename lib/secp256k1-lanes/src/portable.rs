@@ -44,8 +44,6 @@ impl Word for u64 {
     type Columns = crate::wide::WideColumns<Self>;
     #[cfg(test)]
     type Columns = crate::model::AnyColumns<Self>;
-    #[cfg(test)]
-    type HalfProducts = crate::model::WithoutSign;
 
     #[inline(always)]
     fn vectorize<R>(work: impl FnOnce() -> R) -> R {

@@ -89,10 +89,6 @@ pub(crate) trait Word: Copy + Debug {
     /// What products of field elements are before their reduction.
     type Columns: Columns<Self>;
 
-    /// How products are taken in halves.
-    #[cfg(test)]
-    type HalfProducts: crate::columns::HalfProducts<Self>;
-
     /// Runs `work` where the instructions of this type may be used. All other operations must
     /// happen inside it: there they become instructions, and outside they would be calls.
     fn vectorize<R>(work: impl FnOnce() -> R) -> R;

@@ -1,8 +1,8 @@
 //! Which backend is the fastest on this machine: measured, not looked up.
 //!
 //! The first full batch of a process makes all backends hash the same messages in turns, and the
-//! fastest one is taken from then on. It costs about a millisecond, once, and up to 12 where another
-//! than the first one is the fastest.
+//! fastest one is taken from then on. It costs about a millisecond, once, and up to 12 where
+//! another than the first one is the fastest.
 
 use crate::backend::{Backend, MEASURED, OnBackend};
 use crate::message::Message;

@@ -2,7 +2,7 @@
 //! them holds for all.
 
 use super::Rng;
-use crate::columns::HalfProducts;
+use crate::columns::{HalfProducts, OfHalves};
 use crate::model::{WithSign, WithoutSign};
 use crate::word::{FOLD_260, LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
 
@@ -83,18 +83,20 @@ fn results<W: Word, H: HalfProducts<W>>(operands: &Operands) -> Vec<[u64; LANES_
     results.into_iter().map(W::to_lanes).collect()
 }
 
-fn agrees<W: Word>() {
+type Products<W> = <<W as Word>::Columns as OfHalves<W>>::Products;
+
+fn agrees<W: Word<Columns: OfHalves<W>>>() {
     let mut dice = Rng(31);
     for _ in 0..20_000 {
         let operands: Operands = std::array::from_fn(|_| std::array::from_fn(|_| operand(&mut dice)));
-        let found = results::<W, W::HalfProducts>(&operands);
+        let found = results::<W, Products<W>>(&operands);
         for lane in 0..W::LANES {
             // The lane becomes the first one; what is splat is that of all.
             let mut alone = operands;
             for numbers in &mut alone {
                 numbers[0] = numbers[lane];
             }
-            let expected = if W::HalfProducts::SIGNED {
+            let expected = if Products::<W>::SIGNED {
                 results::<u64, WithSign>(&alone)
             } else {
                 results::<u64, WithoutSign>(&alone)

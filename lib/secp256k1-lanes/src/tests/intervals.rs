@@ -7,7 +7,7 @@
 //! bits that the multiplier does not read.
 
 use crate::batch::Batch;
-use crate::model::{AnyColumns, Products, SignedHalves, WithoutSign};
+use crate::model::{AnyColumns, Products, SignedHalves};
 use crate::question::{Check, Kind, Verdict};
 use crate::wide::Widen;
 use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
@@ -88,8 +88,6 @@ impl Word for Interval {
     type Mask = Unknown;
 
     type Columns = AnyColumns<Self>;
-
-    type HalfProducts = WithoutSign;
 
     fn vectorize<R>(work: impl FnOnce() -> R) -> R {
         work()
