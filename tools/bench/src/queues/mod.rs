@@ -102,7 +102,8 @@ pub(crate) fn checks(options: &Options, progress: Progress<'_>) -> Result<Report
 }
 
 fn check_claims(report: &mut Report) {
-    for (queue, wanted) in [(LOCKED, 0.97), (RAYON, 1.0)] {
+    // With few threads all queues wait for the checks.
+    for (queue, wanted) in [(LOCKED, 0.97), (RAYON, 0.95)] {
         let ratio = report.least("ratio_median", |row| row.is("queue", queue));
         report.at_least(&format!("over {queue}, worst number of threads"), ratio, wanted);
     }
