@@ -4,7 +4,7 @@ use crate::fault::Fault;
 use blockmill_block::BlockHash;
 use blockmill_chain::{ChainBlocks, Observer};
 use blockmill_coins::Tip;
-use blockmill_datadir::{ChainId, CoinLookup, DataDir, Earlier, PastError, Reach, UtxoSet};
+use blockmill_datadir::{ChainId, CoinLookup, DataDir, Earlier, PastError, UtxoSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,6 @@ pub(crate) struct Opened {
     pub(crate) path: PathBuf,
     /// Block files beside those that the directory was made from.
     pub(crate) blocks: Vec<PathBuf>,
-    pub(crate) reach: Reach,
     pub(crate) threads: usize,
     pub(crate) chain_id: ChainId,
     pub(crate) tip: Tip,
@@ -25,7 +24,7 @@ pub(crate) struct Opened {
 impl Opened {
     /// The set as it is after the block that was the tip.
     pub(crate) fn set(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<UtxoSet, Fault> {
-        let set = UtxoSet::open_with(&self.path, self.threads, self.reach)?;
+        let set = UtxoSet::open(&self.path, self.threads)?;
         if set.tip() == self.tip {
             return Ok(set);
         }

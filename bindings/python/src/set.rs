@@ -12,7 +12,7 @@ use crate::work::run;
 use blockmill_block::{OutPoint, hex};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, StatsPart};
-use blockmill_datadir::{Batch, ChainId, CoinLookup, Earlier, Reach};
+use blockmill_datadir::{Batch, ChainId, CoinLookup, Earlier};
 use blockmill_descriptors::{IndexRange, ScriptKind, TargetReader, address};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -62,21 +62,18 @@ impl Set {
 
 /// Opens a data directory.
 #[pyfunction]
-#[pyo3(signature = (path, blocks, older, threads_wanted))]
+#[pyo3(signature = (path, blocks, threads_wanted))]
 pub(crate) fn open_set(
     py: Python<'_>,
     path: PathBuf,
     blocks: Vec<PathBuf>,
-    older: bool,
     threads_wanted: Option<usize>,
 ) -> PyResult<Set> {
     let threads = threads(threads_wanted)?;
-    let reach = if older { Reach::Older } else { Reach::Synced };
-    let lookup = py.detach(|| CoinLookup::open_with(&path, reach)).map_err(Fault::from)?;
+    let lookup = py.detach(|| CoinLookup::open(&path)).map_err(Fault::from)?;
     Ok(Set::of(Opened {
         path,
         blocks,
-        reach,
         threads,
         chain_id: lookup.directory().chain_id().clone(),
         tip: lookup.tip(),
@@ -112,7 +109,7 @@ impl Set {
         self.process.check()?;
         let opened = &self.opened;
         let lookup = run(py, hear, |stop, observer| {
-            let lookup = CoinLookup::open_with(&opened.path, opened.reach)?;
+            let lookup = CoinLookup::open(&opened.path)?;
             opened.check_reach(&lookup, height)?;
             let sources = &opened.blocks;
             let earlier = Earlier { height, sources };
@@ -121,7 +118,6 @@ impl Set {
         Ok(Self::of(Opened {
             path: opened.path.clone(),
             blocks: opened.blocks.clone(),
-            reach: opened.reach,
             threads: opened.threads,
             chain_id: opened.chain_id.clone(),
             tip: lookup.tip(),

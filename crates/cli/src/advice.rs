@@ -29,9 +29,6 @@ pub(crate) fn of_open(error: &OpenError) -> Option<&'static str> {
              again, each into a new data directory",
         ),
         OpenError::NoDataDirectory { .. } => Some("--network is needed to make one"),
-        OpenError::Older { .. } => {
-            Some("connect the blocks again, into this data directory, or read the older set with --allow-older")
-        }
         error => error.remedy().map(of_remedy),
     }
 }

@@ -18,8 +18,8 @@ use self::follow::{FeedArguments, FollowArguments};
 #[cfg(feature = "postgres")]
 use self::mirror::MirrorArguments;
 pub(crate) use self::shared::{
-    DataArguments, EngineArguments, Force, FromFilesArguments, OlderArgument, SetArguments, chain_of, is_standard,
-    or_standard_input, params_of,
+    DataArguments, EngineArguments, Force, FromFilesArguments, SetArguments, chain_of, is_standard, or_standard_input,
+    params_of,
 };
 pub(crate) use self::values::{Endpoint, HexBytes, SignaturesArgument};
 use self::values::{HashesArgument, network, parse_hex, parse_mebibytes, parse_threads};
@@ -186,8 +186,6 @@ pub(crate) struct StatusArguments {
     /// Data directory
     #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: PathBuf,
-    #[command(flatten)]
-    pub(crate) older: OlderArgument,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -188,17 +188,6 @@ pub(crate) fn error(event: &str, message: &str, fields: Value) {
     Line::new(Level::Error, event, message, fields).write();
 }
 
-/// Says that answers are of an older set, if that is so.
-pub(crate) fn older(older: Option<&Older>) {
-    if let Some(older) = older {
-        warning(
-            "store_older",
-            &format!("{older}; this is the older one"),
-            older_json(older),
-        );
-    }
-}
-
 /// Says why the note of an audit does not count.
 pub(crate) fn note(path: &Path, problem: &str) {
     warning(

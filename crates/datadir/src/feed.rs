@@ -16,7 +16,6 @@ use crate::chain_blocks::{open_undo, read_headers_from, search_own_blocks};
 use crate::commit_mark::{Mark, MarkReader};
 use crate::error::{OpenError, Remedy};
 use crate::files::{COMMIT_FILE, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
-use crate::utxo_set::Reach;
 use crate::{DataDir, Status};
 use blockmill_block::BlockHash;
 use blockmill_chain::block_read_error::BlockReadError;
@@ -173,7 +172,7 @@ struct FeedChain {
 
 impl FeedChain {
     fn open(path: &Path) -> Result<Self, FeedError> {
-        let tip = Status::of(path, Reach::Synced)?.tip;
+        let tip = Status::of(path)?.tip;
         let directory = DataDir::open_to_read(path)?;
         Ok(Self {
             blocks: directory.blocks(&tip)?,
@@ -195,7 +194,7 @@ impl FeedChain {
         if mark.commit().is_some() && mark == self.mark {
             return Ok(());
         }
-        let tip = Status::of(&self.path, Reach::Synced)?.tip;
+        let tip = Status::of(&self.path)?.tip;
         if tip == self.tip {
             self.mark = mark;
             return Ok(());

@@ -87,5 +87,5 @@ pub use feed::{Cursor, Feed, FeedBlock, FeedBlocks, FeedError, FeedEvent, NoCurs
 pub use meta::{ChainId, SnapshotMark};
 pub use past::{Earlier, PastError};
 pub use status::Status;
-pub use utxo_set::{CoinLookup, Reach, UtxoSet};
+pub use utxo_set::{CoinLookup, UtxoSet};
 pub use writer::Writer;

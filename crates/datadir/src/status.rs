@@ -7,11 +7,10 @@
 use crate::commit_mark::Mark;
 use crate::error::{OpenError, file_error};
 use crate::store_file::store_to_read;
-use crate::utxo_set::{Reach, open};
+use crate::utxo_set::open;
 use crate::writer::Writer;
 use crate::{ChainId, DataDir, SnapshotMark};
 use blockmill_blockfiles::FileError;
-use blockmill_chain::report::events::Older;
 use blockmill_coins::{LastCommit, Tip};
 use blockmill_store_log::Lookup;
 use std::io;
@@ -32,8 +31,6 @@ pub struct Status {
     pub disk_bytes: u64,
     /// The base of a snapshot that was loaded.
     pub snapshot: Option<SnapshotMark>,
-    /// What the set lacks of the one that was written last.
-    pub older: Option<Older>,
     /// The process that writes to the directory at this moment.
     pub writer: Option<Writer>,
     /// Whether that is known: the lock may be a file that this process may not read.
@@ -44,11 +41,10 @@ impl Status {
     /// That of the data directory at `path`, as its last flush left it.
     ///
     /// # Errors
-    /// As [`UtxoSet::open_with`](crate::UtxoSet::open_with). What only reading the set would show
+    /// As [`UtxoSet::open`](crate::UtxoSet::open). What only reading the set would show
     /// is not seen.
-    pub fn of(path: &Path, reach: Reach) -> Result<Self, OpenError> {
-        let opened = open(path, reach, find)?;
-        let (directory, commit) = (opened.directory, opened.found);
+    pub fn of(path: &Path) -> Result<Self, OpenError> {
+        let (directory, commit) = open(path, find)?;
         let tip = commit.and_then(|commit| commit.tip);
         let writer = if_readable(directory.writer())?;
         Ok(Self {
@@ -59,7 +55,6 @@ impl Status {
             disk_bytes: disk_bytes(&directory)?,
             // A load that was cut off has left its mark without a set.
             snapshot: directory.snapshot().filter(|_| tip.is_some()),
-            older: opened.older,
             is_writer_known: writer.is_some(),
             writer: writer.flatten(),
         })

@@ -9,7 +9,6 @@ use crate::past::{Earlier, Past, PastError};
 use crate::store_file::{open_to_read, store_to_read};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_chain::chain_blocks::ChainBlocks;
-use blockmill_chain::report::events::Older;
 use blockmill_chain::report::observer::Observer;
 use blockmill_coins::{CoinIterator, CoinStore, LastCommit, MemoryStore, StoreError, Tip};
 use blockmill_pool::Helpers;
@@ -22,23 +21,12 @@ use std::sync::atomic::AtomicBool;
 /// is loaded.
 const ATTEMPTS: u32 = 5;
 
-/// Which set a reader takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reach {
-    /// That of the last flush.
-    #[default]
-    Synced,
-    /// Also an older one, where the end of the store is damaged or lost.
-    Older,
-}
-
 /// The set of a data directory.
 pub struct UtxoSet {
     /// Dropped first: the store is closed before the directory is unlocked.
     store: Arc<dyn CoinStore>,
     directory: DataDir,
     tip: Tip,
-    older: Option<Older>,
     helpers: Helpers,
     /// None for the set as it is.
     past: Option<Past>,
@@ -51,16 +39,8 @@ impl UtxoSet {
     /// # Errors
     /// As [`DataDir::open_to_read`], [`OpenError::Store`], and [`OpenError::Older`].
     pub fn open(path: &Path, threads: usize) -> Result<Self, OpenError> {
-        Self::open_with(path, threads, Reach::Synced)
-    }
-
-    /// As [`open`](Self::open), also an older set if `reach` says so.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_with(path: &Path, threads: usize, reach: Reach) -> Result<Self, OpenError> {
         let helpers = Helpers::start(threads).map_err(OpenError::Threads)?;
-        let opened = open(path, reach, |directory, _| {
+        let (directory, store) = open(path, |directory, _| {
             let Some(name) = store_to_read(directory)? else {
                 return Ok((Arc::new(MemoryStore::default()) as Arc<dyn CoinStore>, None));
             };
@@ -69,22 +49,14 @@ impl UtxoSet {
             let commit = store.last_commit()?;
             Ok((Arc::new(store), commit))
         })?;
-        let (directory, store) = (opened.directory, opened.found);
         let tip = store.tip()?.unwrap_or_else(|| directory.genesis());
         Ok(Self {
             store,
             tip,
-            older: opened.older,
             directory,
             helpers,
             past: None,
         })
-    }
-
-    /// What the set lacks of the one that was written last, where [`Reach::Older`] has let an older
-    /// one be taken.
-    pub fn older(&self) -> Option<&Older> {
-        self.older.as_ref()
     }
 
     /// The data directory.
@@ -169,20 +141,13 @@ impl UtxoSet {
     }
 }
 
-/// Something of a store, and the directory that it is in.
-pub(super) struct Opened<T> {
-    pub(super) directory: DataDir,
-    pub(super) found: T,
-    pub(super) older: Option<Older>,
-}
-
 /// Opens a directory and something of its store, which comes with the commit that it is at. `open`
-/// gets the mark of the last commit, too, which was read before.
+/// gets the mark of the last commit, too, which was read before. A store that is at an older commit
+/// than one that was synced is [`OpenError::Older`].
 pub(super) fn open<T>(
     path: &Path,
-    reach: Reach,
     open: impl Fn(&DataDir, Mark) -> Result<(T, Option<LastCommit>), OpenError>,
-) -> Result<Opened<T>, OpenError> {
+) -> Result<(DataDir, T), OpenError> {
     let mut attempt = 1;
     loop {
         let mut directory = DataDir::open_to_read(path)?;
@@ -195,19 +160,14 @@ pub(super) fn open<T>(
             }
             Err(error) => return Err(error),
             Ok((found, commit)) => {
-                let older = commit.and_then(|commit| directory.older(mark, &commit));
-                if let (Some(older), Reach::Synced) = (older, reach) {
+                if let Some(older) = commit.and_then(|commit| directory.older(mark, &commit)) {
                     let path = directory.store_path();
                     return Err(OpenError::Older { path, older });
                 }
                 // A snapshot is marked before its set is there. So the mark of this set is there
                 // now, if not before.
                 directory.read_meta_again()?;
-                return Ok(Opened {
-                    directory,
-                    found,
-                    older,
-                });
+                return Ok((directory, found));
             }
         }
     }
@@ -218,7 +178,6 @@ pub struct CoinLookup {
     /// None where there is no store yet.
     coins: Option<Lookup>,
     directory: DataDir,
-    older: Option<Older>,
     /// None for the set as it is.
     past: Option<Past>,
 }
@@ -229,15 +188,7 @@ impl CoinLookup {
     /// # Errors
     /// As [`UtxoSet::open`].
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        Self::open_with(path, Reach::Synced)
-    }
-
-    /// As [`open`](Self::open), also an older set if `reach` says so.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_with(path: &Path, reach: Reach) -> Result<Self, OpenError> {
-        let opened = open(path, reach, |directory, _| {
+        let (directory, coins) = open(path, |directory, _| {
             let Some(name) = store_to_read(directory)? else {
                 return Ok((None, None));
             };
@@ -247,16 +198,10 @@ impl CoinLookup {
             Ok((Some(lookup), Some(commit)))
         })?;
         Ok(Self {
-            coins: opened.found,
-            directory: opened.directory,
-            older: opened.older,
+            coins,
+            directory,
             past: None,
         })
-    }
-
-    /// See [`UtxoSet::older`].
-    pub fn older(&self) -> Option<&Older> {
-        self.older.as_ref()
     }
 
     /// The same as it was, see [`UtxoSet::at`].

@@ -67,7 +67,7 @@ pub use blockmill_chain::report::signatures::Signatures;
 pub use blockmill_chain::report::wholeness::{NotWhole, RunOutcome, Wholeness};
 pub use blockmill_chain::{BlockReadError, ChainBlocks, SpendingBlock, SpendingTransaction};
 pub use blockmill_datadir::{
-    Batch, ChainId, CoinLookup, DataDir, Earlier, OpenError, PastError, Reach, Remedy, SnapshotMark, Status, UtxoSet,
+    Batch, ChainId, CoinLookup, DataDir, Earlier, OpenError, PastError, Remedy, SnapshotMark, Status, UtxoSet,
     for_each_batch_of,
 };
 pub use engine::{DurableObserver, Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};

@@ -374,18 +374,16 @@ def open(
     data: PathLike,
     *,
     blocks: Paths | None = None,
-    older: bool = False,
     threads: int | None = None,
 ) -> UtxoSet:
     """Opens a data directory, as `blockmill connect` and `follow` make it. Others may write to it.
 
     blocks: directories of block files, or such files, if they are no longer where they were.
-    older: also an older set, where the end of the store is damaged or lost.
     threads: all cores, if it is None.
 
     Raises `FileError` if it cannot be read.
     """
-    arguments = (path_text(data), path_texts(blocks), older, threads)
+    arguments = (path_text(data), path_texts(blocks), threads)
     return UtxoSet(open_set(*arguments), arguments)
 
 

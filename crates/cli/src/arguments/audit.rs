@@ -1,6 +1,6 @@
 //! The arguments of `blockmill audit`.
 
-use super::shared::{Force, OlderArgument, PageArguments};
+use super::shared::{Force, PageArguments};
 use super::values::{HexBytes, SignaturesArgument, network, parse_hex, parse_threads};
 use blockmill_block::Network;
 use clap::{Args, Subcommand};
@@ -33,8 +33,6 @@ pub(crate) struct AuditArguments {
     /// names further block files
     #[arg(long, value_name = "DIR", conflicts_with = "snapshot")]
     pub(crate) data: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) older: OlderArgument,
     /// Keep what is done in this directory, and go on with what is there
     #[arg(long, value_name = "DIR")]
     pub(crate) resume: Option<PathBuf>,
@@ -120,8 +118,6 @@ pub(crate) struct AuditMergeArguments {
     /// Prove the set of this data directory
     #[arg(long, value_name = "DIR", conflicts_with = "snapshot")]
     pub(crate) data: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) older: OlderArgument,
     /// Threads that read the set [default: all cores]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) par: Option<usize>,

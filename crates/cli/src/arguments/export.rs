@@ -1,6 +1,6 @@
 //! The arguments of `blockmill export`.
 
-use super::shared::{AtArgument, Force, OlderArgument, chain_of};
+use super::shared::{AtArgument, Force, chain_of};
 use super::values::{HexBytes, network, parse_hex, table};
 use crate::failure::Failure;
 use blockmill_block::Network;
@@ -110,8 +110,6 @@ pub(crate) struct ExportCoinsArguments {
     #[command(flatten)]
     pub(crate) at: AtArgument,
     #[command(flatten)]
-    pub(crate) older: OlderArgument,
-    #[command(flatten)]
     pub(crate) form: FormArguments,
     #[cfg(feature = "descriptors")]
     #[command(flatten)]
@@ -132,8 +130,6 @@ pub(crate) struct ExportHintsArguments {
     /// too; with rev*.dat files beside them, they need no data directory
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub(crate) blocks: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) older: OlderArgument,
     /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only without a data
     /// directory
     #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK", value_parser = network())]
@@ -165,7 +161,6 @@ impl ExportHintsArguments {
         PassArguments {
             blocks: self.blocks.clone(),
             data: None,
-            older: self.older,
             network: self.network,
             signet_challenge: self.signet_challenge.clone(),
             from: None,
@@ -196,8 +191,6 @@ pub(crate) struct PassArguments {
     /// Data directory: its chain and its undo data, and the block files that it was made from
     #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) older: OlderArgument,
     /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only without a data
     /// directory
     #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK", value_parser = network())]

@@ -9,7 +9,7 @@ use crate::http::{self, Live, Server};
 use crate::verifier::Verifier;
 use blockmill_block::Network;
 use blockmill_blockfiles::{FileError, NewFile};
-use blockmill_datadir::{ChainId, Earlier, Reach};
+use blockmill_datadir::{ChainId, Earlier};
 use blockmill_engine::{Engine, EngineBuilder};
 use blockmill_rules::Params;
 use clap::Args;
@@ -175,24 +175,6 @@ impl AtArgument {
     }
 }
 
-/// Whether an older set will do.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct OlderArgument {
-    /// Where the end of the store is damaged or lost, take the older set that it still has
-    #[arg(long)]
-    allow_older: bool,
-}
-
-impl OlderArgument {
-    /// Which set is taken.
-    pub(crate) fn reach(&self) -> Reach {
-        match self.allow_older {
-            true => Reach::Older,
-            false => Reach::Synced,
-        }
-    }
-}
-
 /// A set that is read.
 #[derive(Debug, Args)]
 pub(crate) struct SetArguments {
@@ -201,8 +183,6 @@ pub(crate) struct SetArguments {
     pub(crate) data: PathBuf,
     #[command(flatten)]
     pub(crate) at: AtArgument,
-    #[command(flatten)]
-    pub(crate) older: OlderArgument,
 }
 
 /// What becomes of a file that is there already.

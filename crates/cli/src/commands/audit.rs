@@ -59,7 +59,7 @@ fn whole_with(
     let mut said = None;
     let report = match (&arguments.data, &arguments.snapshot) {
         (Some(data), _) => {
-            let set = open_newest(data, arguments.older.reach(), threads)?;
+            let set = open_newest(data, threads)?;
             if let Some(live) = &live {
                 live.network(set.directory().chain_id().network.name());
             }
@@ -178,7 +178,7 @@ fn merged(arguments: &AuditMergeArguments) -> Result<u8, Failure> {
     let (start, stop) = (Instant::now(), signals::stop_flag()?);
     let key = Key::read(&arguments.key)?;
     let threads = threads(arguments.par);
-    let open = |data| open_newest(data, arguments.older.reach(), threads);
+    let open = |data| open_newest(data, threads);
     let data = arguments.data.as_deref().map(open).transpose()?;
     // Before hours of work.
     let said = data.as_ref().and_then(say_where_no_note_is_left);

@@ -52,9 +52,6 @@ struct Balance {
     balances: Option<Vec<Row>>,
     /// In BTC.
     total_amount: f64,
-    /// Height of the set that was written last, where this is an older one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    synced_height: Option<u32>,
 }
 
 impl Balance {
@@ -68,7 +65,6 @@ impl Balance {
             unspents: None,
             balances: None,
             total_amount: output::amount(total.satoshi),
-            synced_height: set.older().map(|older| older.synced.height),
         }
     }
 }

@@ -4,7 +4,6 @@ use crate::arguments::CoinArguments;
 use crate::commands::{NEVER, cores};
 use crate::doing::{self, Doing};
 use crate::failure::Failure;
-use crate::log;
 use crate::output::{self, Stdout};
 use crate::progress::EngineMeter;
 use crate::signals;
@@ -109,8 +108,7 @@ impl Answers {
 
 pub(crate) fn run(arguments: &CoinArguments) -> Result<u8, Failure> {
     signals::end_at_once()?;
-    let mut coins = CoinLookup::open_with(&arguments.set.data, arguments.set.older.reach())?;
-    log::older(coins.older());
+    let mut coins = CoinLookup::open(&arguments.set.data)?;
     if let Some(earlier) = arguments.set.at.earlier() {
         let mut meter = EngineMeter::new();
         coins = coins.at(earlier, cores(), &NEVER, &mut meter)?;

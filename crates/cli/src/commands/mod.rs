@@ -25,9 +25,8 @@ pub(crate) mod verify;
 use crate::arguments::SetArguments;
 use crate::doing::{self, Doing};
 use crate::failure::Failure;
-use crate::log;
 use crate::progress::EngineMeter;
-use blockmill_datadir::{Earlier, Reach, UtxoSet};
+use blockmill_datadir::{Earlier, UtxoSet};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -36,31 +35,27 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Opens the set that the arguments name.
 fn open_set(arguments: &SetArguments, stop: &AtomicBool, meter: &mut EngineMeter) -> Result<UtxoSet, Failure> {
-    let (at, reach) = (arguments.at.earlier(), arguments.older.reach());
-    open_set_at(&arguments.data, at, reach, stop, meter)
+    open_set_at(&arguments.data, arguments.at.earlier(), stop, meter)
 }
 
 /// Opens the set of a data directory, as it is or as it was at a height.
 fn open_set_at(
     data: &Path,
     at: Option<Earlier<'_>>,
-    reach: Reach,
     stop: &AtomicBool,
     meter: &mut EngineMeter,
 ) -> Result<UtxoSet, Failure> {
-    let set = open_newest(data, reach, cores())?;
+    let set = open_newest(data, cores())?;
     match at {
         Some(earlier) => Ok(set.at(earlier, stop, meter)?),
         None => Ok(set),
     }
 }
 
-/// Opens the set of a data directory as it is, and says so where it is an older one.
-fn open_newest(data: &Path, reach: Reach, threads: usize) -> Result<UtxoSet, Failure> {
+/// Opens the set of a data directory as it is.
+fn open_newest(data: &Path, threads: usize) -> Result<UtxoSet, Failure> {
     doing::set(Doing::Something("opening the set"));
-    let set = UtxoSet::open_with(data, threads, reach)?;
-    log::older(set.older());
-    Ok(set)
+    Ok(UtxoSet::open(data, threads)?)
 }
 
 /// The threads that `--par` names, or all cores.

@@ -10,7 +10,6 @@ use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
 use blockmill_blockfiles::Input;
-use blockmill_chain::Older;
 use blockmill_coins::UtxoStats;
 use blockmill_datadir::snapshot;
 use blockmill_engine::Options;
@@ -42,7 +41,7 @@ fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
     let new = arguments.force.begin(&arguments.file)?;
     let stats = snapshot::dump_into(&set, new, &stop, &mut meter)?;
     drop(meter);
-    print(&stats, "coins_written", &arguments.file, set.older(), arguments.json)
+    print(&stats, "coins_written", &arguments.file, arguments.json)
 }
 
 fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
@@ -93,24 +92,17 @@ fn load(arguments: &LoadArguments) -> Result<u8, Failure> {
     }
     let stats = engine.load_snapshot_from(blocks, input, arguments.hash, &mut meter)?;
     drop(meter);
-    print(&stats, "coins_loaded", file, None, arguments.json)
+    print(&stats, "coins_loaded", file, arguments.json)
 }
 
 /// Prints the outcome with the names of Core's RPC answers, where Core has a name.
-fn print(
-    stats: &UtxoStats,
-    coins: &'static str,
-    path: &Path,
-    older: Option<&Older>,
-    as_json: bool,
-) -> Result<u8, Failure> {
+fn print(stats: &UtxoStats, coins: &'static str, path: &Path, as_json: bool) -> Result<u8, Failure> {
     Facts::default()
         .both(coins, stats.txouts)
         .both("base_hash", stats.best_block.to_string())
         .both("base_height", stats.height)
         .both_as("path", output::path_text(path), path.display())
         .both("txoutset_hash", stats.hash_serialized_3.to_string())
-        .field_if("synced_height", older.map(|older| older.synced.height))
         .print(as_json)?;
     Ok(0)
 }

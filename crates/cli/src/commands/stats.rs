@@ -11,18 +11,13 @@ use blockmill_audit::{Mark, Noted};
 use blockmill_chain::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, StatsPart, StoreError, UtxoStats};
-use blockmill_datadir::{Batch, Earlier, Reach, UtxoSet};
+use blockmill_datadir::{Batch, Earlier, UtxoSet};
 use std::path::Path;
 
 /// Opens the UTXO set of a data directory, as it is or as it was, and computes its figures.
-pub(crate) fn compute(
-    data: &Path,
-    at: Option<Earlier<'_>>,
-    reach: Reach,
-    hashes: Hashes,
-) -> Result<(UtxoSet, UtxoStats), Failure> {
+pub(crate) fn compute(data: &Path, at: Option<Earlier<'_>>, hashes: Hashes) -> Result<(UtxoSet, UtxoStats), Failure> {
     let mut meter = EngineMeter::new();
-    let set = open_set_at(data, at, reach, &NEVER, &mut meter)?;
+    let set = open_set_at(data, at, &NEVER, &mut meter)?;
     let mut builder = StatsBuilder::new(hashes);
     let mut coins = 0;
     let convert = |batch: Batch| {
@@ -98,7 +93,7 @@ fn validated(snapshot_height: Option<u32>, audit: Option<&Mark>) -> String {
 pub(crate) fn run(arguments: &StatsArguments) -> Result<u8, Failure> {
     signals::end_at_once()?;
     let (source, hashes) = (&arguments.set, Hashes::from(arguments.hash));
-    let (set, figures) = compute(&source.data, source.at.earlier(), source.older.reach(), hashes)?;
+    let (set, figures) = compute(&source.data, source.at.earlier(), hashes)?;
     let (audit, status) = audit(&set, &figures, hashes);
     let (disk_size, store_memory) = (set.store().disk_size()?, set.store().memory());
     let serialized = hashes.has_serialized().then_some(figures.hash_serialized_3);
@@ -124,7 +119,6 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<u8, Failure> {
         .field_if("audited_height", audit.map(|mark| mark.height))
         .field_if("audit_run", audit.map(|mark| mark.run.to_string()))
         .row("validated", validated(set.snapshot_height(), audit.as_ref()))
-        .both_if("synced_height", set.older().map(|older| older.synced.height))
         .print(arguments.json)?;
     Ok(status)
 }

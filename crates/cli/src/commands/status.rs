@@ -2,7 +2,6 @@
 
 use crate::arguments::StatusArguments;
 use crate::failure::Failure;
-use crate::log;
 use crate::output::{Facts, bytes, grouped};
 use blockmill_datadir::Status;
 use serde::Serialize;
@@ -19,8 +18,7 @@ struct WriterJson {
 }
 
 pub(crate) fn run(arguments: &StatusArguments) -> Result<u8, Failure> {
-    let status = Status::of(&arguments.data, arguments.older.reach())?;
-    log::older(status.older.as_ref());
+    let status = Status::of(&arguments.data)?;
     let store = match status.has_store {
         true => format!("{STORE}, {}", bytes(status.disk_bytes)),
         false => "none yet".to_owned(),
@@ -45,7 +43,6 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<u8, Failure> {
         .both_as("writer", writer_json, writer)
         .field_if("writer_known", (!status.is_writer_known).then_some(false))
         .both_if("snapshot_height", status.snapshot.map(|mark| mark.height))
-        .both_if("synced_height", status.older.map(|older| older.synced.height))
         .print(arguments.json)?;
     Ok(0)
 }

@@ -18,7 +18,7 @@ use crate::progress::EngineMeter;
 use crate::sql_error::{is_damage, text};
 use blockmill_chain::Observer;
 use blockmill_coins::Tip;
-use blockmill_datadir::{Cursor, DataDir, Feed, FeedBlocks, FeedError, PastError, Reach, Status, UtxoSet};
+use blockmill_datadir::{Cursor, DataDir, Feed, FeedBlocks, FeedError, PastError, Status, UtxoSet};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,7 +128,7 @@ impl Mirror {
                 tables: self.tables.clone().unwrap_or_else(|| DEFAULT_TABLES.to_vec()),
                 from: self.from.unwrap_or(0),
                 step: Step::Coins,
-                tip: Status::of(&self.data, Reach::Synced)?.tip,
+                tip: Status::of(&self.data)?.tip,
             };
             let source = std::path::absolute(&self.data).unwrap_or_else(|_| self.data.clone());
             state.create(connection, schema, &source.display().to_string())?;

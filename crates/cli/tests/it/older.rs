@@ -1,9 +1,7 @@
-//! A data directory whose store has lost its end: commands that read it do not answer from the
-//! older set that is left, unless they are told to; commands that write go on from there, and say
-//! so.
+//! A data directory whose store has lost its end: commands that read it refuse to answer from the
+//! older set that is left; commands that write resume from there, and report it.
 
 use crate::common::{Run, blockmill, connect, doctor, run, stats, store, store::InTwoFlushes, submit_command};
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -57,7 +55,7 @@ impl InTwoFlushes {
         for (name, mut command) in self.readers(data) {
             let refused = run(&mut command);
             assert_eq!((refused.status, &refused.stdout[..]), (3, ""), "{name}: {refused:#?}");
-            refused.says(&["coins.log", "height 29", "height 30", "--allow-older"]);
+            refused.says(&["coins.log", "height 29", "height 30", "connect the blocks again"]);
         }
         let doctor = doctor(data).ends_with(3).json();
         assert_eq!(doctor["sound"], false, "{doctor}");
@@ -68,17 +66,6 @@ impl InTwoFlushes {
         for words in ["height 29", "height 30", "connect the blocks again"] {
             assert!(detail.contains(words), "{detail}");
         }
-    }
-
-    /// What the commands that read say when they may answer from an older set.
-    fn older(&self, data: &Path) -> Vec<(&'static str, Run)> {
-        let readers = self.readers(data).into_iter();
-        readers
-            .map(|(name, mut command)| {
-                let _ = std::fs::remove_file(self.scratch.join("out"));
-                (name, run(command.arg("--allow-older")))
-            })
-            .collect()
     }
 
     fn connect(&self, data: &Path) -> Run {
@@ -138,56 +125,6 @@ fn an_older_set_is_no_answer() {
     store::remove(&before.join("coins.log"));
     std::fs::rename(&older_log, before.join("coins.log")).unwrap();
     made.all_refuse(&before);
-}
-
-#[test]
-fn an_older_set_is_read_where_it_is_allowed() {
-    let made = InTwoFlushes::new();
-    let early = made.scratch.join("early");
-    run(connect(&made.blocks, &early, "regtest").args(["--stop-at-height", "29"])).ends_with(0);
-    let data = made.changed("damaged", |data| change_log(data, |bytes| flip_last(bytes)));
-    let wanted = made.older(&early);
-    for ((name, found), (_, wanted)) in made.older(&data).into_iter().zip(wanted) {
-        let found = found.ends_with(0).says(&["height 29", "height 30"]);
-        assert!(
-            wanted.status == 0 && !wanted.stderr.contains("older"),
-            "{name}: {wanted:#?}"
-        );
-        let json = |run: &Run| serde_json::from_str::<Value>(&run.stdout).ok();
-        match (json(&found), json(&wanted)) {
-            (Some(Value::Object(mut found)), Some(Value::Object(mut wanted))) => {
-                let synced = found.remove("synced_height");
-                if ["stats", "status", "balance"].contains(&name) {
-                    assert_eq!(synced, Some(SYNCED.into()), "{name}");
-                }
-                for key in ["disk_size", "store_memory", "seconds", "cpu_seconds"] {
-                    found.remove(key);
-                    wanted.remove(key);
-                }
-                assert_eq!(found, wanted, "{name}");
-            }
-            _ => assert_eq!(found.stdout, wanted.stdout, "{name}"),
-        }
-    }
-    // Events have the heights apart.
-    let said = run(blockmill()
-        .args(["coin", "--allow-older", "--log", "json", "--data"])
-        .arg(&data)
-        .arg(format!("{}:0", "ab".repeat(32))))
-    .ends_with(0);
-    let event: Value = serde_json::from_str(said.stderr.lines().next().unwrap()).unwrap();
-    assert_eq!(
-        (&event["event"], &event["level"]),
-        (&"store_older".into(), &"warning".into())
-    );
-    assert_eq!(
-        (&event["height"], &event["synced_height"]),
-        (&FOUND.into(), &SYNCED.into())
-    );
-    // What is not older may be read so, too, and nothing is said of it.
-    for (name, run) in made.older(&made.data) {
-        assert!(run.status == 0 && !run.stderr.contains("older"), "{name}: {run:#?}");
-    }
 }
 
 #[test]

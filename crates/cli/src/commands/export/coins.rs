@@ -48,7 +48,7 @@ impl Source {
         let path = match (&arguments.snapshot, &arguments.data) {
             (Some(snapshot), _) => or_standard_input(snapshot).to_owned(),
             (None, Some(data)) => {
-                let set = open_set_at(data, arguments.at.earlier(), arguments.older.reach(), stop, meter)?;
+                let set = open_set_at(data, arguments.at.earlier(), stop, meter)?;
                 return Ok(Self::Set(Box::new(set)));
             }
             (None, None) => return Err(Failure::Usage("--data or --snapshot is needed".to_owned())),

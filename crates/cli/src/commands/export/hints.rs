@@ -270,7 +270,7 @@ fn of_data(arguments: &ExportHintsArguments, data: &Path) -> Result<u8, Failure>
     let out = &arguments.out;
     let sources = &arguments.blocks;
     let at = arguments.at.map(|height| Earlier { height, sources });
-    let set = open_set_at(data, at, arguments.older.reach(), &stop, &mut meter)?;
+    let set = open_set_at(data, at, &stop, &mut meter)?;
     pass::check_chain(&set, data, arguments.chain()?)?;
     let mut blocks = set.blocks()?;
     if !blocks.add_files(sources, &stop, &mut meter)? {

@@ -167,7 +167,7 @@ fn open(asked: &Asked<'_>, stop: &AtomicBool, meter: &mut EngineMeter) -> Result
         let blocks = ChainBlocks::of_files(&arguments.blocks, &[], &chain_id.params(), stop, meter)?;
         return Ok((blocks.ok_or_else(stopped)?, chain_id.network));
     };
-    let set = open_newest(data, arguments.older.reach(), cores())?;
+    let set = open_newest(data, cores())?;
     check_chain(&set, data, chain_id)?;
     let mut blocks = set.blocks()?;
     match blocks.add_files(&arguments.blocks, stop, meter)? {

@@ -10,7 +10,7 @@ use crate::export_statistics::bitcoind::compare_statistics;
 use blockmill_chaingen::bitcoin::consensus::encode::serialize_hex;
 use blockmill_chaingen::bitcoin::{OutPoint, Transaction};
 use blockmill_chaingen::builder::spend_any;
-use blockmill_datadir::{Reach, Status};
+use blockmill_datadir::Status;
 use rpc::{Bitcoind, NodeKind};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -136,7 +136,7 @@ impl World {
 
     /// The height of our own tip.
     fn own_height(&self) -> usize {
-        Status::of(&self.place.data, Reach::Synced).unwrap().tip.height as usize
+        Status::of(&self.place.data).unwrap().tip.height as usize
     }
 
     /// A node that was killed has forgotten blocks, and writes others over them.
