@@ -6,7 +6,6 @@ use blockmill_blockfiles::FileError as BadFile;
 use blockmill_chain::BlockReadError;
 use blockmill_coins::StoreError;
 use blockmill_datadir::{FeedError, OpenError, PastError};
-use blockmill_descriptors::NoTarget;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use thiserror::Error;
@@ -80,12 +79,6 @@ impl From<FeedError> for Fault {
             error if error.may_pass() => Self::Passing(error.to_string()),
             error => Self::File(error.to_string()),
         }
-    }
-}
-
-impl From<NoTarget> for Fault {
-    fn from(error: NoTarget) -> Self {
-        Self::Usage(error.to_string())
     }
 }
 

@@ -33,7 +33,8 @@ fn scripts(texts: &[String], last_index: u32, chain_id: &ChainId) -> Result<Hash
         .map_err(|why| Fault::Usage(format!("range: {why}")))?;
     let reader = TargetReader::new(range.indices(), chain_id.network);
     for (number, text) in texts.iter().enumerate() {
-        for target in reader.targets(text)? {
+        let targets = reader.targets(text);
+        for target in targets.map_err(|error| Fault::Usage(format!("target {}: {error}", number + 1)))? {
             let numbers = scripts.entry(target.script_pubkey).or_default();
             // A descriptor may stand for a script twice.
             if numbers.last() != Some(&number) {

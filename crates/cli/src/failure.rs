@@ -13,8 +13,6 @@ use blockmill_checks::verify_files::VerifyFilesError;
 use blockmill_coins::StoreError;
 use blockmill_datadir::snapshot::DumpSnapshotError;
 use blockmill_datadir::{FeedError, OpenError, PastError};
-#[cfg(feature = "descriptors")]
-use blockmill_descriptors::NoTarget;
 use blockmill_engine::ConnectError;
 use blockmill_engine::engine::LoadSnapshotError;
 #[cfg(feature = "tables")]
@@ -42,10 +40,6 @@ pub(crate) enum Failure {
     /// Blocks lie inside the records of others.
     #[error("{}", .0.reasons.first().map(ToString::to_string).unwrap_or_default())]
     Hidden(Wholeness),
-    /// A text stands for no script.
-    #[cfg(feature = "descriptors")]
-    #[error(transparent)]
-    NoTarget(#[from] NoTarget),
     /// A signal came before a file was complete.
     #[error("{}: stopped before the end; nothing of it is kept", .0.display())]
     Stopped(PathBuf),
@@ -226,8 +220,6 @@ impl Failure {
             Self::Mismatch(_) => 1,
             Self::Block(BlockReadError::Rejected { .. }) => 1,
             Self::Usage(_) => 2,
-            #[cfg(feature = "descriptors")]
-            Self::NoTarget(_) => 2,
             #[cfg(feature = "generate")]
             Self::Generate(
                 GenerateError::BlockWeight { .. }

@@ -208,12 +208,11 @@ impl Ancestry for HeaderChain<'_> {
 
 /// The answer of a node that is asked for the headers from a block on: no more bytes than it may
 /// have.
-fn ask(url: &str, is_first: bool) -> Result<Vec<u8>, Failure> {
-    let failed = |why: String| Failure::Corrupt(format!("{url}: {why}"));
+fn ask(url: &str, is_first: bool) -> Result<Vec<u8>, String> {
     let mut answer = minreq::get(url)
         .with_timeout(TIMEOUT)
         .send_lazy()
-        .map_err(|error| failed(plain::said(&error.to_string())))?;
+        .map_err(|error| plain::said(&error.to_string()))?;
     let status = answer.status_code;
     let most = match status {
         // One byte more shows that an answer is too long.
@@ -227,9 +226,9 @@ fn ask(url: &str, is_first: bool) -> Result<Vec<u8>, Failure> {
         // Later on, 404 means that the node has left the block.
         let rest_is_off = status == 404 && is_first;
         let advice = if rest_is_off { "; the node needs -rest=1" } else { "" };
-        return Err(failed(format!("status {status}: {}{advice}", plain::said(&said))));
+        return Err(format!("status {status}: {}{advice}", plain::said(&said)));
     }
-    read.map_err(|error| failed(plain::said(&error.to_string())))?;
+    read.map_err(|error| plain::said(&error.to_string()))?;
     Ok(bytes)
 }
 
@@ -244,6 +243,11 @@ fn of_node(
     take: Take<'_>,
 ) -> Result<bool, Failure> {
     let (url, most) = (url.trim_end_matches('/'), headers_max(params));
+    // Messages do not repeat a password.
+    let shown = match url.rsplit_once('@') {
+        Some((_, host)) => format!("http://{host}"),
+        None => url.to_owned(),
+    };
     let mut chain = HeaderChain::new(params);
     let mut kept: Vec<Header> = Vec::new();
     doing::set(ASKING);
@@ -252,10 +256,10 @@ fn of_node(
             return Ok(false);
         }
         // Every version of Bitcoin Core knows this form of the path.
-        let url = format!("{url}/rest/headers/{HEADERS_TOGETHER}/{}.bin", chain.last);
-        let failed = |why: String| Failure::Corrupt(format!("{url}: {why}"));
+        let path = format!("/rest/headers/{HEADERS_TOGETHER}/{}.bin", chain.last);
+        let failed = |why: String| Failure::Corrupt(format!("{shown}{path}: {why}"));
         let is_first = chain.height() == 0;
-        let bytes = ask(&url, is_first)?;
+        let bytes = ask(&format!("{url}{path}"), is_first).map_err(failed)?;
         let (headers, rest) = bytes.as_chunks();
         if !rest.is_empty() || headers.len() > HEADERS_TOGETHER {
             return Err(failed("the answer is not made of headers".to_owned()));
@@ -282,7 +286,7 @@ fn of_node(
         }
         // A node on another chain could go on for ever.
         if u64::from(chain.height()) > most {
-            return Err(too_many(&url, most));
+            return Err(too_many(&shown, most));
         }
         // After a full answer there may be more.
         let is_end = count < HEADERS_TOGETHER;

@@ -2,7 +2,6 @@
 
 use crate::plain::{self, one_line};
 use crate::terminal::{stdout_columns, wrapped};
-use blockmill_descriptors::secrets::without_keys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -45,13 +44,9 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A path as text. JSON holds only UTF-8, so other bytes of a name are replaced. A private key in
-/// it is left out.
+/// A path as text. JSON holds only UTF-8, so other bytes of a name are replaced.
 pub(crate) fn path_text(path: &Path) -> Cow<'_, str> {
-    match path.to_string_lossy() {
-        Cow::Borrowed(text) => without_keys(text),
-        Cow::Owned(text) => Cow::Owned(without_keys(&text).into_owned()),
-    }
+    path.to_string_lossy()
 }
 
 /// Standard output. A write notes that its reader has gone away, whatever becomes of the error.
@@ -198,8 +193,7 @@ fn table(out: &mut dyn Write, rows: &[(&str, String)]) -> io::Result<()> {
     let width = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
     let columns = stdout_columns();
     for (name, value) in rows {
-        let value = without_keys(value);
-        let value = one_line(&value);
+        let value = one_line(value);
         let value = match columns {
             // A hash is not cut: it has a line of its own.
             Some(columns) if value.len() > columns.saturating_sub(width + 2) && !value.contains(' ') => {

@@ -1,8 +1,7 @@
 //! Addresses, and what is wrong with a text that is nearly one.
 
-use bitcoin::bip32::Xpub;
 use bitcoin::params::{MAINNET, Params, REGTEST, SIGNET, TESTNET3, TESTNET4};
-use bitcoin::{Address, PublicKey, Script, ScriptBuf, base58};
+use bitcoin::{Address, Script, ScriptBuf, base58};
 use blockmill_block::Network;
 
 /// What tells the addresses of networks apart.
@@ -37,23 +36,6 @@ pub(crate) fn script_of(text: &str, network: Network) -> Result<ScriptBuf, Strin
         true => Ok(script),
         false => Err(format!("not an address of the network {}", network.name())),
     }
-}
-
-/// Whether a word is an address, or one of the old kind but for its checksum.
-pub(crate) fn is_address(word: &str) -> bool {
-    let is_old = || base58::decode(word).is_ok_and(|bytes| is_old_address(&bytes));
-    word.parse::<Address<_>>().is_ok() || is_old()
-}
-
-/// Whether a word is a public key, extended or not.
-pub(crate) fn is_public_key(word: &str) -> bool {
-    word.parse::<Xpub>().is_ok() || (word.len() >= 66 && word.parse::<PublicKey>().is_ok())
-}
-
-/// Whether a word is a private key in the wallet import format.
-pub(crate) fn is_private_key(word: &str) -> bool {
-    // The versions of the main network, and of all others.
-    base58::decode_check(word).is_ok_and(|bytes| [128, 239].contains(&bytes[0]))
 }
 
 /// Whether what base58 stands for has the length and the version of an address, and a checksum.

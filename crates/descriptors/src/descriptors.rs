@@ -20,7 +20,6 @@ use self::keys::KeyReader;
 use self::names::KeyNames;
 use crate::addresses::script_of;
 use crate::script_kind::{ScriptKind, address};
-use crate::secrets::shape;
 use bitcoin::ScriptBuf;
 use bitcoin::key::XOnlyPublicKey;
 use bitcoin::secp256k1::{All, Secp256k1};
@@ -67,13 +66,11 @@ impl FromStr for IndexRange {
     }
 }
 
-/// Why a text stands for no script. Private keys in the text are left out.
+/// Why a text does not stand for a script. The text, which may have private keys, is not repeated:
+/// the caller says which one it is by its position.
 #[derive(Debug, Error)]
-#[error("{}: {why}", shape(text))]
-pub struct NoTarget {
-    text: String,
-    why: String,
-}
+#[error("{0}")]
+pub struct NoTarget(String);
 
 /// A locking script that is looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,10 +131,7 @@ impl<'a> TargetReader<'a> {
     /// # Errors
     /// [`NoTarget`].
     pub fn targets(&self, text: &str) -> Result<Vec<Target>, NoTarget> {
-        self.of_text(text).map_err(|why| NoTarget {
-            text: text.to_owned(),
-            why,
-        })
+        self.of_text(text).map_err(NoTarget)
     }
 
     fn of_text(&self, text: &str) -> Result<Vec<Target>, String> {
@@ -337,8 +331,8 @@ fn of_miniscript(error: &miniscript::Error) -> String {
     match error {
         E::NonTopLevel(_) => "its script is not one that can stand by itself: its type is not B".to_owned(),
         E::TypeCheck(_) => "an expression in its script is not of the type that is needed there".to_owned(),
-        // It may have a key.
-        E::ContextError(error) => shape(&error.to_string()).into_owned(),
+        // Its text may have a key.
+        E::ContextError(_) => "a key in it, or the size of its script, is not possible there".to_owned(),
         // These have numbers alone.
         E::AnalysisError(error) => error.to_string(),
         E::AbsoluteLockTime(error) => error.to_string(),

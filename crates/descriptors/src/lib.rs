@@ -15,7 +15,6 @@
 //!
 //! The modules. Each uses only those after it in this list:
 //! - `descriptors` (feature `descriptors`): the scripts that a text stands for;
-//! - [`secrets`]: private keys are kept out of what is written;
 //! - [`script_kind`]: what a script is, and its address;
 //! - `addresses` (feature `descriptors`): addresses, and what is wrong with a text that is nearly
 //!   one.
@@ -25,7 +24,6 @@ mod addresses;
 #[cfg(feature = "descriptors")]
 mod descriptors;
 pub mod script_kind;
-pub mod secrets;
 
 #[cfg(feature = "descriptors")]
 pub use descriptors::{IndexRange, NoTarget, Target, TargetReader, targets};

@@ -11,7 +11,6 @@ use blockmill_block::{Coin, Network, NoOutPoint, OutPoint, hex};
 use blockmill_blockfiles::lines::{Line, read_line};
 use blockmill_datadir::CoinLookup;
 use blockmill_descriptors::address;
-use blockmill_descriptors::secrets::shape;
 use serde::Serialize;
 use std::io::{self, BufReader, BufWriter, Write};
 
@@ -97,9 +96,7 @@ impl Answers {
             let outpoint = text.trim().parse().or_else(|error: NoOutPoint| {
                 // The answers to the lines before are not lost.
                 self.out.flush()?;
-                let why = format!("{error}");
-                let why = shape(&why);
-                Err(Failure::Corrupt(format!("standard input: line {number}: {why}")))
+                Err(Failure::Corrupt(format!("standard input: line {number}: {error}")))
             })?;
             self.answer(&outpoint)?;
         }

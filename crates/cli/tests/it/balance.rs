@@ -271,12 +271,12 @@ fn a_bad_line_is_named() {
     let key = "cMahea7zqjxrtgAbB7LSGbcQUr1uX1ojuat9jZodMN87JcbXMTcA";
     let long = format!("raw:{}", "51".repeat(1 << 20));
     for (bad, said) in [
-        ("what", "what: neither an address nor a descriptor nor raw:HEX"),
+        ("what", "neither an address nor a descriptor nor raw:HEX"),
         (
             "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
             "not an address of the network regtest",
         ),
-        (key, "***: neither an address"),
+        (key, "neither an address"),
         ("raw:5", "the script is not in hex"),
         (&long, "it has more than 1048576 bytes"),
     ] {

@@ -407,3 +407,23 @@ fn answers_that_never_end_are_refused() {
         made.load_file("answer", &url).ends_with(3).says(&[said]);
     }
 }
+
+#[test]
+fn a_password_of_the_url_is_not_repeated() {
+    let made = Made::new();
+    let mut load = blockmill();
+    load.args(["snapshot", "load", "--network", "regtest"]);
+    // Nothing listens there.
+    load.args([
+        "--headers",
+        "http://me:hunter2@127.0.0.1:1",
+        "--hash",
+        &"00".repeat(32),
+        "--data",
+    ])
+    .arg(made.scratch.join("data"));
+    let refused = run(load.arg(&made.snapshot))
+        .ends_with(3)
+        .says(&["http://127.0.0.1:1/rest"]);
+    assert!(!refused.stderr.contains("hunter2"), "{refused:#?}");
+}

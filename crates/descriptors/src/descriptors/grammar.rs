@@ -2,11 +2,13 @@
 //! keys are. What miniscript itself asks of a script is the business of the crate `miniscript`.
 
 use super::keys::{Context, KeyExpression, KeyReader};
-use crate::secrets::shape;
 use bitcoin::secp256k1::{All, Secp256k1};
 
 /// Most functions inside of each other. A script with more would be too long to be spent.
 const DEPTH_MAX: usize = 400;
+
+/// The longest name of a function, that of `sortedmulti_a`.
+const NAME_MAX: usize = 13;
 
 /// Most keys of a multisig script that no hash stands for.
 pub(super) const BARE_KEYS_MAX: usize = 3;
@@ -277,12 +279,17 @@ impl Reader<'_> {
 }
 
 fn misplaced(name: &str, context: Context) -> String {
-    let name = shape(name);
+    // Where a name belongs there may be a key, which has digits.
+    let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let what = match is_name && name.len() <= NAME_MAX {
+        true => format!("{name}()"),
+        false => "a function of it".to_owned(),
+    };
     match context {
-        Context::Top => format!("{name}() is no descriptor"),
-        Context::ScriptHash => format!("{name}() does not stand inside of sh()"),
-        Context::Witness => format!("{name}() does not stand inside of wsh()"),
-        Context::Taproot => format!("{name}() does not stand inside of tr()"),
+        Context::Top => format!("{what} is not a descriptor"),
+        Context::ScriptHash => format!("{what} is not allowed inside of sh()"),
+        Context::Witness => format!("{what} is not allowed inside of wsh()"),
+        Context::Taproot => format!("{what} is not allowed inside of tr()"),
     }
 }
 

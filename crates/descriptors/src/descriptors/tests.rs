@@ -58,15 +58,18 @@ fn what_stands_for_nothing_is_refused() {
         (&format!("addr({main})"), "not an address of the network regtest"),
         ("raw:5", "not in hex"),
         ("raw(zz)", "not in hex"),
-        ("pkh(02)", "pkh(02): "),
+        ("pkh(02)", "a key in it is not valid"),
         (&format!("pkh({KEY}"), "parenthesis"),
         (&format!("pkh({KEY})#aaaaaaaa"), "checksum"),
         (&format!("pkh({xpub})"), "not of the network regtest"),
         (&format!("combo({xpub})"), "not of the network regtest"),
-        (&format!("wpkh({KEY},{KEY})"), "wpkh("),
+        (&format!("wpkh({KEY},{KEY})"), "one key"),
         (&format!("rawtr({KEY},pk({KEY}))"), "one key"),
-        (&format!("sortedmulti(1,{KEY},{KEY},{KEY},{KEY})"), "sortedmulti("),
-        (&format!("pkh({}/0h)", xpub.replace("xpub", "tpub")), "pkh("),
+        (&format!("sortedmulti(1,{KEY},{KEY},{KEY},{KEY})"), "at most 3 keys"),
+        (
+            &format!("pkh({}/0h)", xpub.replace("xpub", "tpub")),
+            "a key in it is not valid",
+        ),
     ] {
         let error = of(text).expect_err(text);
         assert!(error.contains(why), "{text}: {error}");
@@ -287,9 +290,8 @@ fn scripts_of_the_wrong_type_are_told_as_such() {
         ("wsh(multi(2,K))", "a number of keys or of expressions"),
     ] {
         let error = of(&form.replace('K', KEY)).unwrap_err();
-        let (_, why) = error.rsplit_once(": ").unwrap();
         assert!(
-            error.contains(said) && !error.contains('{') && !why.contains(KEY),
+            error.contains(said) && !error.contains('{') && !error.contains(KEY),
             "{form}: {error}"
         );
     }

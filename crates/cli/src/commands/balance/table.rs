@@ -2,8 +2,6 @@
 
 use super::wanted::Wanted;
 use crate::output;
-use crate::plain::one_line;
-use blockmill_descriptors::secrets::target_without_keys;
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -32,7 +30,7 @@ impl Sum {
 /// A row of JSON.
 #[derive(Serialize)]
 pub(super) struct Row {
-    /// As it was asked for, without its private keys.
+    /// What [`Wanted::rows`] calls it.
     target: String,
     coins: u64,
     /// In satoshi.
@@ -61,13 +59,13 @@ impl Sums {
 
     fn rows<'a>(&'a self, wanted: &'a Wanted) -> impl ExactSizeIterator<Item = (&'a str, Sum)> {
         let sum = |numbers: &[u32]| Sum::of(numbers.iter().map(|&number| self.0[number as usize]));
-        wanted.texts().map(move |(text, numbers)| (text, sum(numbers)))
+        wanted.rows().map(move |(name, numbers)| (name, sum(numbers)))
     }
 
     /// The rows for programs.
     pub(super) fn json_rows(&self, wanted: &Wanted) -> Vec<Row> {
-        let row = |(text, sum): (&str, Sum)| Row {
-            target: target_without_keys(text).into_owned(),
+        let row = |(name, sum): (&str, Sum)| Row {
+            target: name.to_owned(),
             coins: sum.coins,
             value: sum.satoshi,
             amount: output::amount(sum.satoshi),
@@ -75,7 +73,7 @@ impl Sums {
         self.rows(wanted).map(row).collect()
     }
 
-    /// Writes the rows for a person. Texts are of any length, so they come last.
+    /// Writes the rows for a person. Names are of any length, so they come last.
     pub(super) fn write(&self, wanted: &Wanted, out: &mut impl Write) -> io::Result<()> {
         const HEAD: (&str, &str) = ("coins", "satoshi");
         let (mut left, mut right) = (HEAD.0.len(), HEAD.1.len());
@@ -84,9 +82,8 @@ impl Sums {
             right = right.max(sum.satoshi.to_string().len());
         }
         writeln!(out, "{:>left$}  {:>right$}  target", HEAD.0, HEAD.1)?;
-        for (text, Sum { coins, satoshi }) in self.rows(wanted) {
-            let text = target_without_keys(text);
-            writeln!(out, "{coins:>left$}  {satoshi:>right$}  {}", one_line(&text))?;
+        for (name, Sum { coins, satoshi }) in self.rows(wanted) {
+            writeln!(out, "{coins:>left$}  {satoshi:>right$}  {name}")?;
         }
         Ok(())
     }

@@ -3,7 +3,6 @@
 use crate::arguments::{BalanceArguments, is_standard, or_standard_input};
 use crate::failure::Failure;
 use crate::output::path_text;
-use crate::plain;
 use blockmill_block::Network;
 use blockmill_blockfiles::Input;
 use blockmill_blockfiles::lines::{Line, read_line};
@@ -19,10 +18,10 @@ const LINE_MAX: usize = 1 << 20;
 /// What begins a line that is a remark. No address, descriptor or `raw:` begins so.
 const REMARK: char = '#';
 
-/// A text that was asked for.
-struct Asked {
-    text: String,
-    /// The end of its scripts in `Wanted::scripts_of_texts`.
+/// A row of the table: a target.
+struct Row {
+    name: String,
+    /// The end of its scripts in `Wanted::scripts_of_rows`.
     end: usize,
 }
 
@@ -33,9 +32,9 @@ pub(super) struct Wanted {
     /// What Core calls each script; none where a table is asked for, which does not say it.
     descriptors: Vec<String>,
     /// In the order in which they were asked for; none where no table is asked for.
-    texts: Vec<Asked>,
-    /// The numbers of the scripts of each text, one text after the other.
-    scripts_of_texts: Vec<u32>,
+    rows: Vec<Row>,
+    /// The numbers of the scripts of each row, one row after the other.
+    scripts_of_rows: Vec<u32>,
 }
 
 impl Wanted {
@@ -43,8 +42,9 @@ impl Wanted {
     pub(super) fn new(arguments: &BalanceArguments, network: Network) -> Result<Self, Failure> {
         let reader = TargetReader::new(arguments.range.indices(), network);
         let mut wanted = Self::default();
-        for text in &arguments.targets {
-            wanted.add(text, &reader, arguments.table)?;
+        for (text, position) in arguments.targets.iter().zip(1u32..) {
+            let added = wanted.add(text, &reader, arguments.table);
+            added.map_err(|error| Failure::Usage(format!("target {position}: {error}")))?;
         }
         if let Some(path) = &arguments.from_file {
             for_each_text(path, |text| wanted.add(text, &reader, arguments.table))?;
@@ -53,12 +53,19 @@ impl Wanted {
     }
 
     fn add(&mut self, text: &str, reader: &TargetReader<'_>, is_table: bool) -> Result<(), NoTarget> {
-        let begin = self.scripts_of_texts.len();
-        for target in reader.targets(text)? {
+        let begin = self.scripts_of_rows.len();
+        let targets = reader.targets(text)?;
+        let name = match &targets[..] {
+            // A descriptor may have private keys, so it is not repeated.
+            _ if !text.contains('(') => text.to_owned(),
+            [one] => one.descriptor.clone(),
+            several => format!("row {} ({} scripts)", self.rows.len() + 1, several.len()),
+        };
+        for target in targets {
             let next = self.numbers.len() as u32;
             let number = *self.numbers.entry(target.script_pubkey).or_insert(next);
             if is_table {
-                self.scripts_of_texts.push(number);
+                self.scripts_of_rows.push(number);
             } else if number == next {
                 // Of descriptors for one script, the first one names it.
                 self.descriptors.push(target.descriptor);
@@ -66,12 +73,12 @@ impl Wanted {
         }
         if is_table {
             // A descriptor may stand for a script twice, whose coins count once.
-            let mut own = self.scripts_of_texts.split_off(begin);
+            let mut own = self.scripts_of_rows.split_off(begin);
             own.sort_unstable();
             own.dedup();
-            self.scripts_of_texts.append(&mut own);
-            let (text, end) = (text.to_owned(), self.scripts_of_texts.len());
-            self.texts.push(Asked { text, end });
+            self.scripts_of_rows.append(&mut own);
+            let end = self.scripts_of_rows.len();
+            self.rows.push(Row { name, end });
         }
         Ok(())
     }
@@ -92,12 +99,14 @@ impl Wanted {
         self.descriptors.get(number as usize).map(String::as_str)
     }
 
-    /// The texts in the order in which they were asked for, each with the numbers of its scripts.
-    pub(super) fn texts(&self) -> impl ExactSizeIterator<Item = (&str, &[u32])> {
+    /// The targets in the order in which they were asked for, each with the numbers of its scripts:
+    /// an address or `raw:HEX` as it was typed, a descriptor of one script as Core would print it,
+    /// and one of several scripts by the number of its row.
+    pub(super) fn rows(&self) -> impl ExactSizeIterator<Item = (&str, &[u32])> {
         let mut begin = 0;
-        self.texts.iter().map(move |asked| {
-            let begin = std::mem::replace(&mut begin, asked.end);
-            (asked.text.as_str(), &self.scripts_of_texts[begin..asked.end])
+        self.rows.iter().map(move |row| {
+            let begin = std::mem::replace(&mut begin, row.end);
+            (row.name.as_str(), &self.scripts_of_rows[begin..row.end])
         })
     }
 }
@@ -119,12 +128,12 @@ fn for_each_text(path: &Path, mut take: impl FnMut(&str) -> Result<(), NoTarget>
             Line::Text(line) => line,
             Line::TooLong(length_max) => return Err(wrong(format!("it has more than {length_max} bytes"))),
         };
-        // What is not UTF-8 is no target, and the message shows only its shape.
+        // What is not UTF-8 is not a target.
         let text = String::from_utf8_lossy(&line);
         // Some editors put a mark of the byte order before the first line.
         let text = text.trim_start_matches('\u{feff}').trim();
         if !text.is_empty() && !text.starts_with(REMARK) {
-            take(text).map_err(|error| wrong(plain::said(&error.to_string())))?;
+            take(text).map_err(|error| wrong(error.to_string()))?;
         }
     }
     Ok(())

@@ -225,8 +225,9 @@ impl Coins<'_> {
 fn wanted(arguments: &ExportCoinsArguments, network: Network) -> Result<Option<HashSet<Vec<u8>>>, Failure> {
     let wanted = &arguments.wanted;
     let mut scripts = HashSet::new();
-    for text in &wanted.texts {
-        let targets = blockmill_descriptors::targets(text, wanted.range.indices(), network)?;
+    for (text, position) in wanted.texts.iter().zip(1u32..) {
+        let targets = blockmill_descriptors::targets(text, wanted.range.indices(), network)
+            .map_err(|error| Failure::Usage(format!("--where {position}: {error}")))?;
         scripts.extend(targets.into_iter().map(|target| target.script_pubkey));
     }
     Ok((!wanted.texts.is_empty()).then_some(scripts))
