@@ -98,7 +98,7 @@ test: kernel-deps fetch python-modules postgres
 # Tests that do without Core's kernel library: no CMake, no Boost, none of its C++. A cfg leaves out the
 # tests beside it. The command's own tests do much that is Linux's: a few of them are here. This runs
 # on macOS, and under qemu for ARM64.
-SMALL_CRATES := sync pool fastest checkqueue workqueue block blockfiles descriptors rules script coinmap coins store-log fetch validate chain datadir checks engine tables audit chaingen faultdisk realdata cli
+SMALL_CRATES := sync pool checkqueue workqueue block blockfiles descriptors rules script coinmap coins store-log fetch validate chain datadir checks engine tables audit chaingen faultdisk realdata cli
 SMALL_PACKAGES := $(addprefix -p blockmill-,$(SMALL_CRATES)) -p secp256k1-lanes -p sha256-lanes
 SMALL_TARGETS := --lib --bins $(addprefix --test ,it queue in_order pool spawn mass fetcher)
 SMALL_CLI := --test cli-it -- demo:: real_chains:: conformance::
@@ -246,7 +246,7 @@ ARM64_TARGETS ?= $(SMALL_TARGETS)
 # Plain integers, the same on all processors, and minutes under qemu.
 ARM64_LEFT_OUT := --skip every_planted_fault_is_found
 # Limits of time, which no emulator keeps.
-ARM64_LEFT_OUT += --skip the_fastest_way_is_found_each_time --skip long_texts_are_refused_at_once --skip hostile_files_are_bounded
+ARM64_LEFT_OUT += --skip long_texts_are_refused_at_once --skip hostile_files_are_bounded
 # Of the store: faults at every call, and random changes. Thousands of runs, which take hours, of code
 # that knows no processor.
 ARM64_STORE := -p blockmill-store-log

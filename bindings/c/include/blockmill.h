@@ -42,7 +42,7 @@ extern "C" {
 #define BLOCKMILL_SIGNATURES_ONE_BY_ONE 0
 /* Many at a time, in lanes: of vector registers where the machine has them. */
 #define BLOCKMILL_SIGNATURES_LANES 1
-/* The way that is the fastest on this machine. */
+/* What this library would choose by itself: many at a time. */
 #define BLOCKMILL_SIGNATURES_FASTEST 2
 
 /* What a refusal says of the block's hash. There is no refusal. */

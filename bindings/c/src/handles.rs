@@ -27,8 +27,7 @@ impl ValidatorHandle {
     pub fn new(threads: usize, signatures: c_int) -> Result<Self, Failed> {
         let verifier = match signatures {
             SIGNATURES_ONE_BY_ONE => CoreVerifier::new(Signatures::OneByOne),
-            SIGNATURES_LANES => CoreVerifier::new(Signatures::Lanes),
-            SIGNATURES_FASTEST => CoreVerifier::automatic(),
+            SIGNATURES_LANES | SIGNATURES_FASTEST => CoreVerifier::new(Signatures::Lanes),
             other => return Err(Failed::argument(format!("{other} is no way to verify signatures"))),
         };
         let options = ValidatorOptions {

@@ -26,7 +26,7 @@ pub const FAULT: c_int = -5;
 pub const SIGNATURES_ONE_BY_ONE: c_int = 0;
 /// Many at a time.
 pub const SIGNATURES_LANES: c_int = 1;
-/// The way that is the fastest on this machine.
+/// What this library would choose by itself: many at a time.
 pub const SIGNATURES_FASTEST: c_int = 2;
 
 /// There is no refusal.

@@ -79,8 +79,7 @@ fn left_over(what: &str, whole: usize, read: usize) -> PyResult<()> {
 fn validator(threads: usize, signatures: &str) -> PyResult<Validator<CoreVerifier>> {
     let verifier = match signatures {
         "kernel" => CoreVerifier::new(Signatures::OneByOne),
-        "lanes" => CoreVerifier::new(Signatures::Lanes),
-        "auto" => CoreVerifier::automatic(),
+        "lanes" | "auto" => CoreVerifier::new(Signatures::Lanes),
         other => return Err(usage(format!("signatures: {other:?} is none of auto, kernel, lanes"))),
     };
     let options = ValidatorOptions {

@@ -172,9 +172,8 @@ fn signatures(name: &str) -> PyResult<Signatures> {
 
 fn verifier(signatures: Signatures) -> Arc<CoreVerifier> {
     Arc::new(match signatures {
-        Signatures::Auto => CoreVerifier::automatic(),
         Signatures::OneByOne => CoreVerifier::new(blockmill_script::Signatures::OneByOne),
-        Signatures::Lanes => CoreVerifier::new(blockmill_script::Signatures::Lanes),
+        Signatures::Auto | Signatures::Lanes => CoreVerifier::new(blockmill_script::Signatures::Lanes),
     })
 }
 

@@ -17,7 +17,7 @@
 //! use blockmill_script::CoreVerifier;
 //! use std::sync::{Arc, atomic::AtomicBool};
 //!
-//! let (verifier, stop) = (Arc::new(CoreVerifier::automatic()), AtomicBool::new(false));
+//! let (verifier, stop) = (Arc::new(CoreVerifier::new(blockmill_script::Signatures::Lanes)), AtomicBool::new(false));
 //! let auditor = Auditor::new(&verifier, 16, Signatures::Auto, &stop);
 //! let sources = Sources {
 //!     blocks: &["blocks".into()],

@@ -29,7 +29,6 @@ mod progress;
 mod recent;
 mod service;
 mod signals;
-mod speeds;
 #[cfg(feature = "postgres")]
 mod sql_error;
 mod terminal;

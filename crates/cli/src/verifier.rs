@@ -1,6 +1,5 @@
 //! The script verifier of all commands.
 
-use crate::speeds;
 use blockmill_chain::Signatures;
 use blockmill_chain::report::signatures::SignatureRanges;
 use blockmill_rules::SignatureCounts;
@@ -10,13 +9,11 @@ use serde_json::{Value, json};
 /// The engine's script verifier in this command.
 pub(crate) type Verifier = CoreVerifier;
 
-/// A verifier for one run of a command. `Auto` takes the fastest way of this machine; `OneByOne`
-/// has no lanes.
+/// A verifier for one run of a command. That of `OneByOne` has no lanes.
 pub(crate) fn verifier(signatures: Signatures) -> Verifier {
     match signatures {
-        Signatures::Auto => CoreVerifier::automatic(),
         Signatures::OneByOne => CoreVerifier::new(blockmill_script::Signatures::OneByOne),
-        Signatures::Lanes => CoreVerifier::new(blockmill_script::Signatures::Lanes),
+        Signatures::Auto | Signatures::Lanes => CoreVerifier::new(blockmill_script::Signatures::Lanes),
     }
 }
 
@@ -26,10 +23,6 @@ pub(crate) fn signatures_text(ranges: &SignatureRanges, counts: &SignatureCounts
     let counted = counts_text(counts);
     if !counted.is_empty() {
         text.push_str(&format!(": {counted}"));
-    }
-    let measured = speeds::signatures_text();
-    if !measured.is_empty() {
-        text.push_str(&format!("; {measured}"));
     }
     text
 }
@@ -68,8 +61,12 @@ pub(crate) fn signatures_json(counts: &SignatureCounts) -> Value {
         "again": counts.again,
         "cannot_tell": counts.cannot_tell,
         "rechecked": counts.rechecked,
-        "measured": speeds::signatures_json(),
     })
+}
+
+/// How transactions and merkle trees are hashed, as JSON.
+pub(crate) fn hashes_json() -> Value {
+    json!({"way": sha256_lanes::Backend::detect().name()})
 }
 
 #[cfg(test)]
@@ -97,7 +94,7 @@ mod tests {
         );
         assert_eq!(
             signatures_json(&counts),
-            json!({"lanes": 7, "kernel": 2, "again": 1, "cannot_tell": 0, "rechecked": 3, "measured": null})
+            json!({"lanes": 7, "kernel": 2, "again": 1, "cannot_tell": 0, "rechecked": 3})
         );
     }
 }

@@ -68,12 +68,6 @@ pub(crate) struct LaneCosts {
 }
 
 impl LaneCosts {
-    /// What libsecp256k1 costs, which verifies one by one.
-    pub(crate) const ONE_BY_ONE: Self = Self {
-        full_ns: SIGNATURE_NS,
-        full: 1,
-    };
-
     /// Beside [`SIGNATURE_NS`], from ratios to libsecp256k1 that were measured (the docs of
     /// [`Backend`]), the least of them.
     pub(crate) const fn of(backend: Backend) -> Self {

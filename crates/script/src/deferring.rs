@@ -1,12 +1,10 @@
 //! What a verifier that defers checks has, and how it verifies them together.
 
 use crate::balance::{Balance, LaneCosts, SIGNATURE_NS};
-use crate::choice::{self, FULL, Way};
 use crate::ffi;
 use crate::guesses::Guesses;
 use crate::lanes::{Lanes, Pool};
 use crate::recorder::reserve;
-use blockmill_fastest::Speeds;
 use blockmill_rules::{SignatureCounts, VerifyError};
 use secp256k1_lanes::{Backend, Check, Verdict};
 use std::num::NonZeroU64;
@@ -19,10 +17,9 @@ const RECHECKED_ONE_IN: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 /// What a verifier that defers checks has.
 pub(crate) struct Deferring {
     pub(crate) lanes: Pool,
-    /// The way until the fastest one is measured.
-    pub(crate) first: Way,
-    /// Whether the fastest way is to be measured.
-    measures: bool,
+    backend: Backend,
+    /// What the lanes cost.
+    pub(crate) costs: LaneCosts,
     pub(crate) balance: Balance,
     pub(crate) guesses: Guesses,
     pub(crate) rechecked_one_in: NonZeroU64,
@@ -92,50 +89,18 @@ fn verdict_of(valid: bool) -> Verdict {
 }
 
 impl Deferring {
-    /// The lanes that `make` makes cost as much as those of the backend. If `measures`, the first
-    /// full batch shows which way is the fastest.
-    pub(crate) fn new(
-        backend: Backend,
-        measures: bool,
-        make: impl Fn(Backend) -> Box<dyn Lanes> + Send + Sync + 'static,
-    ) -> Self {
+    /// The lanes that `make` makes cost as much as those of the backend.
+    pub(crate) fn new(backend: Backend, make: impl Fn(Backend) -> Box<dyn Lanes> + Send + Sync + 'static) -> Self {
         Self {
             lanes: Pool::new(make),
-            first: Way::Lanes(backend),
-            measures,
+            backend,
+            costs: LaneCosts::of(backend),
             balance: Balance::new(),
             guesses: Guesses::new(),
             rechecked_one_in: RECHECKED_ONE_IN,
             valid: AtomicU64::new(0),
             contradiction: OnceLock::new(),
             reserve,
-        }
-    }
-
-    /// How signatures are verified now.
-    pub(crate) fn way(&self) -> Way {
-        let measured = if self.measures { choice::measured() } else { None };
-        measured.map_or(self.first, Speeds::fastest)
-    }
-
-    /// What the lanes cost.
-    pub(crate) fn costs(&self) -> LaneCosts {
-        match self.way() {
-            Way::Lanes(backend) => LaneCosts::of(backend),
-            // Checks that were deferred before this way was chosen.
-            Way::OneByOne => LaneCosts::ONE_BY_ONE,
-        }
-    }
-
-    /// Finds the fastest way, if that is to be done and these checks are enough. Only valid ones
-    /// show it: libsecp256k1 refuses some of the others at once.
-    fn choose(&self, checks: &[Check], verdicts: &[Verdict]) {
-        if self.measures
-            && choice::measured().is_none()
-            && checks.len() >= FULL
-            && verdicts.iter().all(|&verdict| verdict == Verdict::Valid)
-        {
-            choice::measure_once(checks);
         }
     }
 
@@ -147,17 +112,14 @@ impl Deferring {
     /// Verifies checks, in lanes if there are enough of them.
     pub(crate) fn verdicts(&self, checks: &[Check], counts: &Counts) -> Result<Verdicts, VerifyError> {
         self.contradicted()?;
-        let backend = match self.way() {
-            Way::Lanes(backend) if LaneCosts::of(backend).take(checks.len()) => backend,
-            _ => {
-                add(&counts.libsecp256k1, checks.len());
-                return Ok(Verdicts {
-                    verdicts: checks.iter().map(|check| verdict_of(ffi::is_valid(check))).collect(),
-                    check_ns: SIGNATURE_NS,
-                });
-            }
-        };
-        let mut verdicts = self.lanes.verify(backend, checks);
+        if !self.costs.take(checks.len()) {
+            add(&counts.libsecp256k1, checks.len());
+            return Ok(Verdicts {
+                verdicts: checks.iter().map(|check| verdict_of(ffi::is_valid(check))).collect(),
+                check_ns: SIGNATURE_NS,
+            });
+        }
+        let mut verdicts = self.lanes.verify(self.backend, checks);
         let rechecked = self.recheck(checks, &verdicts);
         add(&counts.rechecked, rechecked);
         // Another thread may have found one.
@@ -169,14 +131,13 @@ impl Deferring {
                 asked += 1;
             }
         }
-        self.choose(checks, &verdicts);
         add(&counts.cannot_tell, asked);
         add(&counts.lanes, checks.len() - asked);
         // At most twice the checks: no overflow.
         let by_libsecp256k1 = SIGNATURE_NS * (asked + rechecked) as i64 / checks.len() as i64;
         Ok(Verdicts {
             verdicts,
-            check_ns: LaneCosts::of(backend).check_ns(checks.len()) + by_libsecp256k1,
+            check_ns: self.costs.check_ns(checks.len()) + by_libsecp256k1,
         })
     }
 

@@ -40,7 +40,6 @@ mod guesses;
 mod recorder;
 
 mod balance;
-mod choice;
 mod deferring;
 mod lanes;
 
@@ -49,7 +48,6 @@ mod ffi;
 #[cfg(test)]
 mod tests;
 
-pub use crate::choice::{Way, measured};
 pub use crate::deferred::Deferred;
 pub use crate::verifier::{CoreTransaction, CoreVerifier, Signatures};
 pub use secp256k1_lanes::{Check, Kind};

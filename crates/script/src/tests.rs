@@ -1,6 +1,5 @@
 //! Tests that put their own lanes instead of the real ones.
 
-mod choice;
 mod hashing;
 mod hostile;
 mod lanes;

@@ -1,7 +1,6 @@
 //! The verifier.
 
 use crate::balance::Cost;
-use crate::choice::Way;
 use crate::deferred::{Deferred, Script};
 use crate::deferring::{Counts, Deferring, Verdicts, add, failed};
 use crate::ffi::{self, End, Limits, Report};
@@ -27,8 +26,7 @@ static PREPARED: AtomicU64 = AtomicU64::new(0);
 pub enum Signatures {
     /// libsecp256k1, one by one. Nothing is deferred.
     OneByOne,
-    /// Many at once, on the fastest backend that the machine has, even if that is slower than
-    /// libsecp256k1.
+    /// Many at once, on the first backend of [`Backend::ALL`] that the machine has.
     Lanes,
 }
 
@@ -75,14 +73,8 @@ impl CoreVerifier {
     pub fn new(signatures: Signatures) -> Self {
         match signatures {
             Signatures::OneByOne => Self::one_by_one(),
-            Signatures::Lanes => Self::lanes(false),
+            Signatures::Lanes => Self::lanes(),
         }
-    }
-
-    /// A verifier that takes the fastest way of this machine. The first full batch of the process
-    /// is verified by every way, once, to find it ([`measured`](crate::measured)).
-    pub fn automatic() -> Self {
-        Self::lanes(Backend::named().is_none())
     }
 
     fn one_by_one() -> Self {
@@ -92,10 +84,10 @@ impl CoreVerifier {
         }
     }
 
-    fn lanes(measures: bool) -> Self {
+    fn lanes() -> Self {
         let make = |backend| Box::new(secp256k1_lanes::Verifier::with_backend(backend)) as Box<dyn Lanes>;
         Self {
-            deferring: Some(Deferring::new(Backend::detect(), measures, make)),
+            deferring: Some(Deferring::new(Backend::detect(), make)),
             counts: Counts::default(),
         }
     }
@@ -186,7 +178,7 @@ impl CoreVerifier {
             return Some((script, Ok(())));
         }
         if end == End::Passed && deferred.scripts.try_reserve(1).is_ok() {
-            let costs = deferring.costs();
+            let costs = deferring.costs;
             deferring.balance.defer(&mut script.cost, &report, script.checks, costs);
             deferred.scripts.push(script);
             return None;
@@ -236,9 +228,8 @@ impl ScriptVerifier for CoreVerifier {
         deferred: &mut Deferred<T>,
     ) -> Result<Outcome, VerifyError> {
         check_arguments(prepared, input, flags)?;
-        let deferring = match &self.deferring {
-            Some(deferring) if deferring.way() != Way::OneByOne => deferring,
-            _ => return self.ordinary(prepared, input, flags).0.map(|()| Outcome::Passed),
+        let Some(deferring) = &self.deferring else {
+            return self.ordinary(prepared, input, flags).0.map(|()| Outcome::Passed);
         };
         deferring.contradicted()?;
         if !deferring.balance.allows() {
@@ -255,7 +246,7 @@ impl ScriptVerifier for CoreVerifier {
         let mut cost = Cost::default();
         cost.run(&report);
         if end == End::Passed && deferred.scripts.try_reserve(1).is_ok() {
-            deferring.balance.defer(&mut cost, &report, checks, deferring.costs());
+            deferring.balance.defer(&mut cost, &report, checks, deferring.costs);
             deferred.scripts.push(Script {
                 name: script,
                 transaction: prepared.number,
@@ -345,8 +336,8 @@ impl ScriptVerifier for CoreVerifier {
     fn signatures_together(&self) -> usize {
         match &self.deferring {
             // One less, so that a script with two checks does not begin a second batch for one.
-            Some(deferring) if deferring.way() != Way::OneByOne => secp256k1_lanes::BATCH - 1,
-            _ => 0,
+            Some(_) => secp256k1_lanes::BATCH - 1,
+            None => 0,
         }
     }
 
@@ -360,15 +351,9 @@ impl ScriptVerifier for CoreVerifier {
 impl CoreVerifier {
     pub(crate) fn with_lanes(make: impl Fn() -> Box<dyn Lanes> + Send + Sync + 'static) -> Self {
         Self {
-            deferring: Some(Deferring::new(Backend::Avx512, false, move |_| make())),
+            deferring: Some(Deferring::new(Backend::Avx512, move |_| make())),
             counts: Counts::default(),
         }
-    }
-
-    /// As if this had been measured.
-    pub(crate) fn with_fastest(mut self, way: Way) -> Self {
-        self.deferring.as_mut().unwrap().first = way;
-        self
     }
 
     pub(crate) fn with_reserve(mut self, reserve: fn(&mut Vec<Check>) -> bool) -> Self {

@@ -9,10 +9,9 @@ const PROJECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// The packages of this project that blockmill-script needs, and those that the tests of these
 /// need: cargo asks for all of them before it makes a package.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 6] = [
     "blockmill-block",
     "blockmill-chaingen",
-    "blockmill-fastest",
     "blockmill-rules",
     "blockmill-script",
     "secp256k1-lanes",

@@ -3,7 +3,6 @@
 use crate::message::Message;
 use crate::schedule::{double_in_lanes, halve_in_lanes};
 use crate::single::Single;
-use blockmill_fastest::{Measured, Speeds};
 use std::sync::OnceLock;
 
 #[cfg(target_arch = "aarch64")]
@@ -32,12 +31,10 @@ impl Backend {
     /// All backends, in the order of their speed on the processors that were measured.
     pub const ALL: [Self; 4] = [Self::Avx512, Self::Sha, Self::Avx2, Self::Single];
 
-    /// [`named`](Self::named), or the fastest backend as [measured](crate::measured), or before
-    /// that the first one of [`ALL`](Self::ALL) that this machine has.
+    /// [`named`](Self::named), or the first one of [`ALL`](Self::ALL) that this machine has.
     pub fn detect() -> Self {
-        let measured = || measured().map(Speeds::fastest);
         let first = || Self::available().next();
-        Self::named().or_else(measured).or_else(first).unwrap_or(Self::Single)
+        Self::named().or_else(first).unwrap_or(Self::Single)
     }
 
     /// The backend that the environment variable `BLOCKMILL_BACKEND` names by its
@@ -82,15 +79,6 @@ impl Backend {
             Self::Single => true,
         }
     }
-}
-
-pub(crate) static MEASURED: Measured<Backend> = Measured::new();
-
-/// What this process has measured: the time of one double hash by each backend, half of them of
-/// messages of 190 to 442 bytes, half of pairs of a merkle tree. None: no full batch has come yet,
-/// a backend is named, or there is nothing to choose.
-pub fn measured() -> Option<&'static Speeds<Backend>> {
-    MEASURED.get()
 }
 
 /// Hashes on one backend.

@@ -39,15 +39,13 @@
 //! position in it. With instructions for SHA-256 there are two lanes, since one message alone waits
 //! for each of its rounds.
 //!
-//! Which backend is the fastest is measured with the first full batch of a process ([`measured`]).
-//!
 //! A merkle pair is one block and one block of padding, which is always the same: its schedule is a
 //! table.
 //!
 //! # Modules in reading order
 //!
 //! - `hasher`: what is asked.
-//! - `choice`: which backend is the fastest; `backend`: the backends.
+//! - `backend`: the backends, in the order in which one is chosen.
 //! - `message`: messages as blocks of 64 bytes.
 //! - `schedule`: messages are put into lanes; levels of trees.
 //! - `lanes`: what a backend does. `single` is one lane, by the crate `sha2`.
@@ -56,7 +54,6 @@
 //!   ARMv8.
 
 mod backend;
-mod choice;
 mod hasher;
 mod lanes;
 mod message;
@@ -81,7 +78,7 @@ mod sha_arm;
 #[cfg(all(target_arch = "aarch64", target_endian = "big"))]
 compile_error!("the lanes with the SHA2 instructions are made for little-endian ARM64 only");
 
-pub use backend::{Backend, measured};
+pub use backend::Backend;
 pub use hasher::{Hasher, double};
 pub use message::Message;
 

@@ -1,11 +1,8 @@
-//! Every backend of this machine beside the crate `sha2`, and the choice between them.
+//! Every backend of this machine beside the crate `sha2`.
 
-use crate::choice::{FULL, TURNS, contenders};
-use crate::{Backend, Hasher, Message, double, measured};
-use blockmill_fastest::{Speeds, beside_busy_threads};
+use crate::{Backend, Hasher, Message, double};
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
-use std::time::Instant;
 
 fn expected(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(Sha256::digest(bytes)).into()
@@ -107,63 +104,6 @@ fn a_backend_that_is_missing_is_replaced() {
         assert_eq!(found, wanted);
     }
     assert!(Backend::detect().is_available());
-}
-
-/// More busy threads than cores change nothing.
-#[test]
-fn the_fastest_backend_is_found_each_time() {
-    let (found, least) = beside_busy_threads(|| {
-        let mut least = f64::MAX;
-        let mut found = Vec::new();
-        for _ in 0..100 {
-            let start = Instant::now();
-            found.push(Speeds::measure(TURNS, contenders()));
-            // The least: other threads run in the others.
-            least = least.min(start.elapsed().as_secs_f64() * 1e3);
-        }
-        (found, least)
-    });
-    let available = || Backend::ALL.into_iter().filter(|backend| backend.is_available());
-    for speeds in &found {
-        assert_eq!(speeds.ways().len(), available().count());
-        assert!(speeds.ways().is_sorted_by_key(|speed| speed.time));
-    }
-    // Tests for ARM64 may run in an emulator, whose times say nothing.
-    if cfg!(target_arch = "x86_64") {
-        // The order of the backends is that of their speed on all processors that were measured.
-        let expected = available().next();
-        for speeds in &found {
-            assert_eq!(Some(speeds.fastest()), expected, "{speeds:?}");
-        }
-        assert!(least < 5.0, "{least} ms");
-    }
-}
-
-/// Neither few messages nor hashers with a backend measure. No other test has a full batch for an
-/// automatic hasher.
-#[test]
-fn a_full_batch_is_measured_with() {
-    let messages = vec![bytes(100, 1); FULL];
-    let digests = vec![expected(&messages[0]); FULL];
-    for hasher in hashers() {
-        assert_eq!(doubled(hasher, &messages), digests);
-    }
-    let hasher = Hasher::new();
-    assert_eq!(doubled(hasher, &messages[1..]), digests[1..]);
-    assert_eq!(measured(), None);
-    assert_eq!(doubled(hasher, &messages), digests);
-    let mut nodes = vec![digests[0]; 2 * FULL];
-    hasher.halve(&mut nodes);
-    assert_eq!(nodes, vec![expected(&[digests[0]; 2].concat()); FULL]);
-    let available = || Backend::ALL.into_iter().filter(|backend| backend.is_available());
-    match Backend::named() {
-        Some(named) => assert_eq!((measured(), Backend::detect()), (None, named)),
-        None if available().count() == 1 => assert_eq!(measured(), None),
-        None => {
-            let fastest = measured().expect("a full batch").fastest();
-            assert_eq!((Backend::detect(), Hasher::new().backend()), (fastest, fastest));
-        }
-    }
 }
 
 #[test]

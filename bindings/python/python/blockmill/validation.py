@@ -167,7 +167,7 @@ def validate_block(
     It shows with coins by outpoint alone.
     flags: of the scripts, see `ScriptFlag`; those of height and hash, if it is None.
     proof_of_work: whether the work is checked, and on signet the block's signature.
-    signatures: `kernel` (libsecp256k1, one by one), `lanes` (many at a time), or `auto` (the fastest).
+    signatures: `kernel` (libsecp256k1, one by one), or `lanes` and `auto` (many at a time).
 
     What is None is not known, and a rule that needs it is left out. Raises `DecodeError` if the block or
     undo data does not decode, `UsageError` if an argument cannot be used, or a median time is missing.

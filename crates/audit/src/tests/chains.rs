@@ -87,7 +87,10 @@ pub(super) fn write(chain: &CoreChain, folder: &Path, layout: &CoreLayout) {
 }
 
 pub(super) fn audit_files(folder: &Path, params: &Params, conditions: Conditions) -> Result<Report, AuditError> {
-    let (verifier, stop) = (Arc::new(CoreVerifier::automatic()), AtomicBool::new(false));
+    let (verifier, stop) = (
+        Arc::new(CoreVerifier::new(blockmill_script::Signatures::Lanes)),
+        AtomicBool::new(false),
+    );
     let auditor = Auditor::new(&verifier, 2, Signatures::Lanes, &stop).with_conditions(conditions);
     let blocks = [folder.join("blocks")];
     let sources = Sources {

@@ -35,7 +35,10 @@ impl Observer for Change<'_> {
 fn audit_while(change: Changing<'_>) -> Report {
     let folder = tempfile::tempdir().unwrap();
     write(&chain(110), folder.path(), &CoreLayout::default());
-    let (verifier, stop) = (Arc::new(CoreVerifier::automatic()), AtomicBool::new(false));
+    let (verifier, stop) = (
+        Arc::new(CoreVerifier::new(blockmill_script::Signatures::Lanes)),
+        AtomicBool::new(false),
+    );
     let auditor = Auditor::new(&verifier, 1, Signatures::OneByOne, &stop);
     let sources = Sources {
         blocks: &[folder.path().join("blocks")],

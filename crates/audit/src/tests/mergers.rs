@@ -41,7 +41,10 @@ impl Site {
     }
 
     fn part_of(&self, blocks: &Path, key: &Key, heights: RangeInclusive<u32>) -> Part {
-        let (verifier, stop) = (Arc::new(CoreVerifier::automatic()), AtomicBool::new(false));
+        let (verifier, stop) = (
+            Arc::new(CoreVerifier::new(blockmill_script::Signatures::Lanes)),
+            AtomicBool::new(false),
+        );
         let auditor = Auditor::new(&verifier, 1, Signatures::Lanes, &stop);
         let sources = Sources {
             blocks: &[blocks.to_owned()],

@@ -256,10 +256,7 @@ function showSignatures(status) {
   for (const id of ["signatures_lanes", "signatures_kernel"]) {
     showRow(id, isNumber(signatures.lanes));
   }
-  const times = (measured, unit, by) => Object.entries(measured).map(([way, time]) => (time / by).toFixed(by > 1 ? 1 : 0) + " " + unit + " (" + way + ")").join(", ");
-  say("signatures_measured", signatures.measured ? times(signatures.measured, "\u00b5s", 1000) : NONE);
-  showRow("signatures_measured", signatures.measured !== null);
-  say("hashes", status.hashes.way + (status.hashes.measured ? ", a hash: " + times(status.hashes.measured, "ns", 1) : ""));
+  say("hashes", status.hashes.way);
 }
 
 let warningsShown = "";

@@ -5,9 +5,6 @@ use crate::http::figures::State;
 use crate::http::snapshot::Snapshot;
 use crate::http::table::ROWS;
 use blockmill_engine::report::{StageTime, Value};
-use blockmill_fastest::Speeds;
-use blockmill_script::Way;
-use sha256_lanes::Backend;
 use std::fmt::Write as _;
 
 /// Adds the help and type lines of a figure.
@@ -58,16 +55,6 @@ pub(super) fn text_of(snapshot: &Snapshot) -> String {
     add_stages(&mut text, snapshot, "wait", "seconds of waiting in a stage", |time| {
         time.wait_seconds
     });
-    if let Some(speeds) = blockmill_script::measured() {
-        let name = "blockmill_signature_check_seconds";
-        let help = "Seconds of a signature check, as measured";
-        add_speeds(&mut text, name, help, speeds, Way::name);
-    }
-    if let Some(speeds) = sha256_lanes::measured() {
-        let name = "blockmill_hash_seconds";
-        let help = "Seconds of a double SHA-256 of a transaction or a merkle pair, as measured";
-        add_speeds(&mut text, name, help, speeds, Backend::name);
-    }
     text
 }
 
@@ -80,14 +67,5 @@ fn add_stages(text: &mut String, snapshot: &Snapshot, what: &str, help: &str, se
     add_head(text, &name, "counter", help);
     for (stage, time) in totals.stages.named() {
         let _ = writeln!(text, "{name}{{stage=\"{stage}\"}} {}", seconds(time));
-    }
-}
-
-/// How fast the ways of some work were.
-fn add_speeds<W: Copy>(text: &mut String, name: &str, help: &str, speeds: &Speeds<W>, way_name: fn(W) -> &'static str) {
-    add_head(text, name, "gauge", help);
-    for speed in speeds.ways() {
-        let (way, seconds) = (way_name(speed.way), speed.time.as_secs_f64());
-        let _ = writeln!(text, "{name}{{way=\"{way}\"}} {seconds}");
     }
 }

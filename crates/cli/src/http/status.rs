@@ -6,8 +6,8 @@ use crate::http::process::ThreadGroup;
 use crate::http::snapshot::Snapshot;
 use crate::http::table::ROWS;
 use crate::output::path_text;
-use crate::speeds;
 use crate::totals::{figure_json, put, put_stages};
+use crate::verifier::hashes_json;
 use crate::warnings::Warning;
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -76,12 +76,11 @@ pub(super) fn json_of(snapshot: &Snapshot) -> Value {
         }
     }
     put_signatures(&mut object, figures);
-    put(&mut object, "hashes", speeds::hashes_json());
+    put(&mut object, "hashes", hashes_json());
     object
 }
 
 fn put_signatures(object: &mut Value, figures: &Figures) {
-    put(object, "signatures.measured", speeds::signatures_json());
     if let Some((height, way)) = figures.signatures {
         put(
             object,

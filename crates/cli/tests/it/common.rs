@@ -103,14 +103,12 @@ pub(crate) fn run(command: &mut Command) -> Run {
 /// The variable that names what verifies signatures in lanes.
 const BACKEND: &str = "BLOCKMILL_BACKEND";
 
-/// Has a command run with the lanes of plain integers, as on a machine without vectors, but without
-/// measuring which way is the fastest.
+/// Has a command run with the lanes of plain integers, as on a machine without vectors.
 pub(crate) fn without_vectors(command: &mut Command) -> &mut Command {
     command.env(BACKEND, "portable")
 }
 
-/// Whether lanes are faster than libsecp256k1 for certain. Those of NEON are where a run measures
-/// them to be.
+/// Whether lanes are faster than libsecp256k1 on every processor that has them.
 pub(crate) fn has_surely_fast_lanes() -> bool {
     secp256k1_lanes::Backend::detect().is_fast()
 }

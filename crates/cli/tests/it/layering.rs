@@ -13,10 +13,9 @@ const TOOLS: &str = "tools";
 const BINDINGS: &str = "bindings";
 
 /// All crates, with their folders and floors.
-const FLOORS: [(&str, &str, u8); 33] = [
+const FLOORS: [(&str, &str, u8); 32] = [
     ("secp256k1-lanes", LIB, 0),
     ("sync", LIB, 0),
-    ("fastest", LIB, 0),
     ("sha256-lanes", LIB, 1),
     ("pool", LIB, 1),
     ("workqueue", LIB, 2),
@@ -265,8 +264,6 @@ fn faults_are_seen() {
     check(package("blockmill-checkqueue", "blockmill-pool", None), 0);
     check(package("blockmill-checkqueue", "blockmill-block", None), 1);
     check(package("blockmill-pool", "secp256k1-lanes", None), 0);
-    check(package("sha256-lanes", "blockmill-fastest", None), 0);
-    check(package("blockmill-fastest", "blockmill-pool", None), 1);
     check(package("blockmill-block", "blockmill-checkqueue", None), 0);
     let mut moved = package("blockmill-coins", "thiserror", None);
     moved["manifest_path"] = json!("/project/crates/coin/Cargo.toml");

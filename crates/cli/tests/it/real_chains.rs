@@ -187,22 +187,6 @@ fn each_way_to_verify_signatures() {
     }
 }
 
-/// The first full batch shows how fast each way is.
-#[test]
-fn the_way_of_verifying_is_measured() {
-    let Some(chains) = shared_data("chains") else { return };
-    let scratch = Scratch::new();
-    let mut command = connect(&chains.join(TESTNET3.file), &scratch.join("data"), "testnet3");
-    command.args(["--par", "1"]).env_remove("BLOCKMILL_BACKEND");
-    let signatures = run(&mut command).ends_with(0).json()["signatures"].clone();
-    let measured = signatures["measured"].as_object().expect("figures");
-    assert!(measured.contains_key("libsecp256k1"), "{measured:?}");
-    let nanoseconds = measured.values().map(|time| time.as_u64().expect("nanoseconds"));
-    assert!(measured.len() > 1 && nanoseconds.min() > Some(0), "{measured:?}");
-    // Those of the first batch were verified before anything was measured.
-    assert!(signatures["lanes"].as_u64() > Some(100), "{signatures}");
-}
-
 /// Without being asked to, the command verifies in lanes what is old.
 #[test]
 fn old_blocks_of_mainnet_are_verified_in_lanes() {

@@ -226,7 +226,6 @@ fn the_account_bounds_the_work() {
     for backend in Backend::ALL {
         the_account_bounds_the_work_of(LaneCosts::of(backend));
     }
-    the_account_bounds_the_work_of(LaneCosts::ONE_BY_ONE);
 }
 
 fn the_account_bounds_the_work_of(costs: LaneCosts) {

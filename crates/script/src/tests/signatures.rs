@@ -38,7 +38,6 @@ fn hold_or_not_whatever_the_way() {
     for verifier in [
         CoreVerifier::new(Signatures::OneByOne),
         CoreVerifier::new(Signatures::Lanes),
-        CoreVerifier::automatic(),
         verifier_with(Lie::Never),
         verifier_with(Lie::CannotTell),
     ] {

@@ -2,9 +2,8 @@
 
 use crate::log::{rejected_json, unreadable_json};
 use crate::output::{Facts, bytes, counted, mebibytes, stdout};
-use crate::speeds;
 use crate::totals::{figure_json, put, put_stages};
-use crate::verifier::signatures_text;
+use crate::verifier::{hashes_json, signatures_text};
 use crate::whole;
 use blockmill_engine::ConnectReport;
 use blockmill_engine::report::{FIGURES, Totals, Value as FigureValue};
@@ -46,8 +45,7 @@ pub(super) fn json_of(report: &ConnectReport, cpu_seconds: f64) -> Value {
     for figure in &FIGURES {
         put(&mut object, figure.key, figure_json(figure.value(&report.totals)));
     }
-    put(&mut object, "signatures.measured", speeds::signatures_json());
-    put(&mut object, "hashes", speeds::hashes_json());
+    put(&mut object, "hashes", hashes_json());
     put_stages(&mut object, &report.totals);
     object
 }
@@ -103,7 +101,7 @@ pub(crate) fn print_table(report: &ConnectReport, cpu_seconds: f64) -> io::Resul
         .row("inputs", rate(totals.inputs))
         .row("size", bytes(totals.bytes))
         .row("signatures", signatures_text(&report.signatures, &totals.signatures))
-        .row("hashes", speeds::hashes_text())
+        .row("hashes", sha256_lanes::Backend::detect().name())
         .row("seconds", format!("{:.3} (CPU {cpu_seconds:.3})", report.seconds))
         .row("cache", cache)
         .row("store", store)

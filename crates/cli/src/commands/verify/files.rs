@@ -7,8 +7,7 @@ use crate::log;
 use crate::output::{self, Facts};
 use crate::progress::EngineMeter;
 use crate::signals;
-use crate::speeds;
-use crate::verifier::{signatures_json, signatures_text, verifier};
+use crate::verifier::{hashes_json, signatures_json, signatures_text, verifier};
 use crate::whole;
 use blockmill_chain::Signatures;
 use blockmill_checks::verify_blocks::{Problem, Unverified};
@@ -167,7 +166,7 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
             signatures_json(&counts),
             signatures_text(&report.signatures, &counts),
         )
-        .both_as("hashes", speeds::hashes_json(), speeds::hashes_text())
+        .both_as("hashes", hashes_json(), sha256_lanes::Backend::detect().name())
         .both_as("seconds", seconds, format!("{seconds:.3}"))
         .field("unverified", unverified)
         .field("whole", report.wholeness.is_whole())

@@ -7,9 +7,8 @@ use crate::failure::Failure;
 use crate::log;
 use crate::output::{self, Facts};
 use crate::signals;
-use crate::speeds;
 use crate::terminal::{bad, good};
-use crate::verifier::{counts_text, signatures_json, verifier};
+use crate::verifier::{counts_text, hashes_json, signatures_json, verifier};
 use blockmill_block::{Block, BlockUndo, hex};
 use blockmill_chain::Signatures;
 use blockmill_checks::verify::{VerifyBlockError, VerifyOptions, verify_block};
@@ -129,7 +128,7 @@ pub(super) fn run(
         .both("sigop_cost", verified.sigops_cost)
         .both("weight", verified.weight)
         .both_as("signatures", signatures_json(&counts), signatures)
-        .field("hashes", speeds::hashes_json())
+        .field("hashes", hashes_json())
         .both_as("seconds", seconds, format!("{seconds:.3}"))
         .print(arguments.json)?;
     Ok(0)
