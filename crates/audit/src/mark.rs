@@ -29,9 +29,6 @@ const FILE: &str = "audit.txt";
 /// The first line of the file.
 const HEAD: &str = "blockmill audit 3";
 
-/// The first lines of earlier versions, which wrote no checksum.
-const EARLIER_HEADS: [&str; 2] = ["blockmill audit 1\n", "blockmill audit 2\n"];
-
 /// What the last line begins with.
 const CHECKSUM: &str = "checksum ";
 
@@ -53,8 +50,7 @@ pub enum MarkError {
     Store(#[from] StoreError),
     /// The mark could not name the store.
     #[error(
-        "{}: the store has no identity that a note could name: nothing was connected yet, or an earlier version \
-         made it; connecting a block gives it one",
+        "{}: the store has no identity that a note could name: nothing was connected yet",
         path.display()
     )]
     NoIdentity {
@@ -116,8 +112,6 @@ pub struct Mark {
 pub enum Noted {
     /// There is none.
     Nothing,
-    /// An earlier version wrote it. Such a mark has no checksum, and does not count.
-    Earlier,
     /// It is not what was written; in words.
     Damaged(String),
     /// It cannot be read, which says nothing about what is in it; in words.
@@ -148,12 +142,10 @@ impl Noted {
         let Ok(text) = str::from_utf8(bytes) else {
             return Self::damaged();
         };
-        // The checksum keeps a head with a wrong bit from looking like an earlier one.
-        let is_earlier = EARLIER_HEADS.iter().any(|head| text.starts_with(head));
-        if is_earlier && !text.contains(CHECKSUM) {
-            return Self::Earlier;
+        match text.lines().next() {
+            Some(HEAD) => Mark::decode(text).map_or_else(Self::damaged, Self::Proof),
+            _ => Self::Damaged(format!("its first line is not {HEAD:?}")),
         }
-        Mark::decode(text).map_or_else(Self::damaged, Self::Proof)
     }
 
     fn damaged() -> Self {
@@ -355,15 +347,16 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_earlier_versions_do_not_count() {
+    fn marks_of_other_versions_are_refused_by_name() {
         for text in [
-            "blockmill audit 1\nrun 00\nheight 7\n",
             "blockmill audit 2\nrun 00\nstore 00\nheight 7\n",
+            "blockmill audit 4\nrun 00\n",
         ] {
-            assert_eq!(Noted::decode(text.as_bytes()), Noted::Earlier);
+            let Noted::Damaged(problem) = Noted::decode(text.as_bytes()) else {
+                panic!("{text}")
+            };
+            assert!(problem.contains("first line"), "{problem}");
         }
-        let later = Noted::decode(b"blockmill audit 4\nrun 00\n");
-        assert!(matches!(later, Noted::Damaged(_)), "{later:?}");
     }
 
     #[test]

@@ -15,9 +15,6 @@
 //! | for each finding | kind (1), height (4), hash (32), length of the reason (2), reason |
 //! | 32 | seal: HMAC-SHA256 of all of this, with the products as they are |
 //!
-//! Versions before this one have `bmaudit1`: a part of theirs may be of files that are not whole,
-//! and is none here.
-//!
 //! Who knows many products knows something of the points, so they are hidden: xored with HMACs of
 //! the seal. The same range of the same files gives the same bytes, whoever makes the part.
 

@@ -81,7 +81,7 @@ impl Workplace {
             let Some(part) = Part::decode(&bytes, &key).ok().filter(|part| is_of_chain(part, blocks)) else {
                 continue;
             };
-            let is_current = state == Some(states.of(&part.heights()));
+            let is_current = state == states.of(&part.heights());
             if part.is_clean() || is_current {
                 kept.push(Kept { part, path, is_current });
             } else {
@@ -153,9 +153,8 @@ impl Workplace {
     }
 }
 
-/// The state that the name of a part's file has; none in names of an earlier version. None for
-/// files that no run keeps.
-fn state_of_name(name: &str) -> Option<Option<StateId>> {
+/// The state that the name of a part's file has. None for files that no run keeps.
+fn state_of_name(name: &str) -> Option<StateId> {
     let mut words = name.strip_suffix(".part")?.split('-');
     // The first and the last height.
     for _ in 0..2 {
@@ -164,10 +163,7 @@ fn state_of_name(name: &str) -> Option<Option<StateId>> {
             .ok()
             .filter(|height| format!("{height:08}") == word)?;
     }
-    let state = match words.next() {
-        None => None,
-        Some(word) => Some(StateId::from_text(word)?),
-    };
+    let state = StateId::from_text(words.next()?)?;
     words.next().is_none().then_some(state)
 }
 
@@ -214,9 +210,9 @@ mod tests {
     fn names_of_parts() {
         let state = StateId::from_text("0123456789abcdef");
         for (name, wanted) in [
-            ("00000000-00004999-0123456789abcdef.part", Some(state)),
-            ("00000000-00004999.part", Some(None)),
-            ("00000000-4294967295.part", Some(None)),
+            ("00000000-00004999-0123456789abcdef.part", state),
+            ("00000000-4294967295-0123456789abcdef.part", state),
+            ("00000000-00004999.part", None),
             ("0.part", None),
             ("0-4999.part", None),
             ("00000000-00004999-0123.part", None),

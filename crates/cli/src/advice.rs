@@ -24,10 +24,6 @@ pub(crate) fn of_remedy(remedy: Remedy) -> &'static str {
 pub(crate) fn of_open(error: &OpenError) -> Option<&'static str> {
     match error {
         OpenError::Foreign { .. } => Some("name another for --data"),
-        OpenError::RedbStore { .. } => Some(
-            "write a snapshot with `snapshot dump` of the version before and read it with `snapshot load`, or connect \
-             again, each into a new data directory",
-        ),
         OpenError::NoDataDirectory { .. } => Some("--network is needed to make one"),
         error => error.remedy().map(of_remedy),
     }

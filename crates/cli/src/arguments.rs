@@ -380,7 +380,6 @@ mod tests {
             assert!(parses("blockmill audit --data d --http [::1]:9332"));
             assert!(!parses("blockmill connect --blocks a --data d --http localhost"));
         }
-        assert!(!parses("blockmill connect --blocks a --data d --metrics 9332"));
         assert!(!parses("blockmill connect --data d"));
         assert!(!parses("blockmill connect --blocks a --data d --par 0"));
         assert!(!parses("blockmill connect --blocks a --data d --dbcache 0"));
@@ -416,7 +415,6 @@ mod tests {
             for (word, argument) in [
                 ("auto", SignaturesArgument::Auto),
                 ("one-by-one", SignaturesArgument::OneByOne),
-                ("kernel", SignaturesArgument::OneByOne),
                 ("lanes", SignaturesArgument::Lanes),
             ] {
                 assert_eq!(parsed(&format!("{line} --signatures {word}")), Some(argument));

@@ -238,8 +238,7 @@ pub trait CoinStore: Send + Sync {
     fn tip(&self) -> Result<Option<Tip>, StoreError>;
 
     /// What tells this store from every other: drawn when the store was made, and kept in its files
-    /// wherever they are copied. None for a store that does not last, or that an earlier version
-    /// made and did not write since.
+    /// wherever they are copied. None for a store that does not last.
     ///
     /// # Errors
     /// Any [`StoreError`].

@@ -36,7 +36,7 @@
 //! Two slots, 4,096 bytes apart, are written in turn; the one with the larger serial number counts.
 //! A slot that a power cut has torn has a wrong checksum, and the other is older: that is allowed.
 //! For the same reason no damage in this file changes an answer. If no slot is whole, there is no
-//! mark, as in a directory from before there were marks.
+//! mark, as in a directory in which nothing was committed yet.
 //!
 //! All numbers are little endian.
 //!

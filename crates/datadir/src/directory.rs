@@ -8,7 +8,7 @@ use crate::files::{
 };
 use crate::headers_file::came_with_snapshot;
 use crate::lock::{self, lock_to_write};
-use crate::lost_store::{has_no_coins, has_store_if_not_lost, network_of, refuse_redb};
+use crate::lost_store::{has_no_coins, has_store_if_not_lost, network_of};
 use crate::meta::{ChainId, Meta, SnapshotMark, read_meta, remedy, write_meta};
 use crate::own_blocks::OWN_FOLDERS;
 use crate::writer::Writer;
@@ -38,8 +38,8 @@ impl DataDir {
     /// `wanted`, if that is given; a challenge is compared only if one is given.
     ///
     /// # Errors
-    /// [`OpenError::Locked`], [`OpenError::WrongNetwork`], [`OpenError::NoDataDirectory`],
-    /// [`OpenError::RedbStore`], or the files' errors.
+    /// [`OpenError::Locked`], [`OpenError::WrongNetwork`], [`OpenError::NoDataDirectory`], or the
+    /// files' errors.
     pub fn open(path: &Path, wanted: Option<&ChainId>) -> Result<Self, OpenError> {
         Self::open_on(Arc::new(SystemDisk), path, wanted)
     }
@@ -50,7 +50,6 @@ impl DataDir {
     /// # Errors
     /// As for [`DataDir::open`].
     pub fn open_on(disk: Arc<dyn Disk>, path: &Path, wanted: Option<&ChainId>) -> Result<Self, OpenError> {
-        refuse_redb(path)?;
         let meta_path = path.join(META_FILE);
         let is_new = !is_there(path)?;
         if !is_there(&meta_path)? {
@@ -102,14 +101,12 @@ impl DataDir {
     /// number of processes may do so at once, and one may write meanwhile.
     ///
     /// # Errors
-    /// [`OpenError::NotThere`], [`OpenError::RedbStore`], [`OpenError::Damaged`] where the chain
-    /// id is, or the files' errors.
+    /// [`OpenError::NotThere`], [`OpenError::Damaged`] where the chain id is, or the files' errors.
     pub fn open_to_read(path: &Path) -> Result<Self, OpenError> {
         let not_there = || OpenError::NotThere { path: path.to_owned() };
         if path.is_file() {
             return Err(not_there());
         }
-        refuse_redb(path)?;
         if !is_there(&path.join(META_FILE))? {
             return Err(without_chain_id(path, not_there())?);
         }
@@ -353,7 +350,6 @@ fn new_chain_id(path: &Path, wanted: &ChainId) -> Result<ChainId, OpenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::REDB_FILE;
     use blockmill_block::{BlockHash, Network};
     use blockmill_coins::{CoinStore, OwnedChange, Tip};
     use blockmill_store_log::{LogOptions, LogStore};
@@ -468,66 +464,6 @@ mod tests {
         assert_eq!(DataDir::open(parent.path(), None).unwrap().snapshot(), None);
     }
 
-    /// As earlier versions wrote it: without the name of the store, and with it.
-    #[test]
-    fn a_directory_of_an_earlier_version_is_opened() {
-        let parent = tempfile::tempdir().unwrap();
-        let path = parent.path().join(META_FILE);
-        let fields = r#""format":1,"network":"regtest","signet_challenge":null"#;
-        for text in [format!("{{{fields}}}"), format!(r#"{{{fields},"store":"log"}}"#)] {
-            std::fs::write(&path, &text).unwrap();
-            drop(DataDir::open(parent.path(), None).unwrap());
-            drop(DataDir::open_to_read(parent.path()).unwrap());
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-        }
-        let mut opened = DataDir::open(parent.path(), None).unwrap();
-        opened.set_snapshot(None).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.contains(r#""store": "log""#), "{text}");
-    }
-
-    /// Else a run of connect would begin a new set beside the old one.
-    #[test]
-    fn a_directory_with_a_redb_store_is_refused_and_left_as_it_is() {
-        let of_redb = r#"{"format":1,"network":"regtest","signet_challenge":null,"store":"redb"}"#;
-        let of_log = of_redb.replace("redb", "log");
-        let without = of_redb.replace(r#","store":"redb""#, "");
-        // The store is gone, its name is in no file, everything else is gone, both are there.
-        for (meta, has_file) in [
-            (Some(of_redb), false),
-            (Some(of_redb), true),
-            (Some(&*without), true),
-            (None, true),
-            (Some(&*of_log), true),
-        ] {
-            let parent = tempfile::tempdir().unwrap();
-            let path = parent.path();
-            if let Some(meta) = meta {
-                std::fs::write(path.join(META_FILE), meta).unwrap();
-            }
-            if has_file {
-                std::fs::write(path.join(REDB_FILE), []).unwrap();
-            }
-            let (regtest, bitcoin) = (chain_id(Network::Regtest), chain_id(Network::Bitcoin));
-            for opened in [
-                DataDir::open(path, None),
-                DataDir::open(path, Some(&regtest)),
-                DataDir::open(path, Some(&bitcoin)),
-                DataDir::open_to_read(path),
-            ] {
-                let error = opened.unwrap_err();
-                assert!(
-                    matches!(&error, OpenError::RedbStore { path: of } if *of == path.join(REDB_FILE)),
-                    "{error}"
-                );
-            }
-            assert_eq!(path.join(REDB_FILE).exists(), has_file);
-            assert!(!path.join(STORE_FOLDER).exists());
-            let left = std::fs::read_to_string(path.join(META_FILE)).ok();
-            assert_eq!(left.as_deref(), meta);
-        }
-    }
-
     #[test]
     fn one_at_a_time() {
         let parent = tempfile::tempdir().unwrap();
@@ -539,19 +475,35 @@ mod tests {
     }
 
     #[test]
-    fn damaged_marks_are_refused() {
+    fn damaged_marks_and_those_of_other_programs_are_refused() {
         let parent = tempfile::tempdir().unwrap();
-        for text in [
-            "",
-            "{}",
-            "{\"format\":9,\"network\":\"regtest\",\"signet_challenge\":null}",
-            "{\"format\":1,\"network\":\"regtest\",\"signet_challenge\":null,\"store\":\"tree\"}",
+        for (text, said) in [
+            ("", "EOF"),
+            ("{}", "format"),
+            (
+                r#"{"format":9,"network":"regtest","signet_challenge":null}"#,
+                "format 9",
+            ),
+            (
+                r#"{"format":1,"network":"regtest","signet_challenge":null}"#,
+                "no store",
+            ),
+            (
+                r#"{"format":1,"network":"regtest","signet_challenge":null,"store":"tree"}"#,
+                r#"the store "tree""#,
+            ),
+            (
+                r#"{"format":1,"network":"regtest","signet_challenge":null,"store":"log"}"#,
+                "no checksum",
+            ),
         ] {
             std::fs::write(parent.path().join("meta.json"), text).unwrap();
-            assert!(matches!(
-                DataDir::open(parent.path(), None),
-                Err(OpenError::Damaged { .. })
-            ));
+            for opened in [DataDir::open(parent.path(), None), DataDir::open_to_read(parent.path())] {
+                let Err(OpenError::Damaged { detail, .. }) = opened else {
+                    panic!("{text}: {opened:?}")
+                };
+                assert!(detail.contains(said), "{text}: {detail}");
+            }
         }
     }
 }

@@ -67,12 +67,6 @@ pub enum OpenError {
         /// The network asked for.
         wanted: String,
     },
-    /// The coins of the directory are in the store of earlier versions.
-    #[error("{}: the coins are in a store of redb, which this version does not read", path.display())]
-    RedbStore {
-        /// The file of the store, whether it is there or not.
-        path: PathBuf,
-    },
     /// The directory has blocks and belongs to another program.
     #[error("{}: this directory has blocks/ and is no data directory", path.display())]
     Foreign {

@@ -29,6 +29,3 @@ pub const STORE_FOLDER: &str = "coins.log";
 
 /// The folder of a store that a snapshot is being loaded into.
 pub const LOADING_FOLDER: &str = "coins.log.loading";
-
-/// The file of the first store, which only earlier versions read.
-pub const REDB_FILE: &str = "coins.redb";

@@ -114,10 +114,7 @@ fn noted(file: &File) -> Writer {
     let read = file.take(NOTE_BYTES_MAX).read_to_string(&mut text);
     let mut lines = text.lines();
     let process = lines.next().and_then(|line| line.parse().ok());
-    // An earlier version notes the whole command line.
-    let command = lines
-        .next()
-        .map(|line| shown_command(line.split(' ').map(str::to_owned)));
+    let command = lines.next().map(str::to_owned);
     let noted = process.zip(command);
     Writer {
         noted: noted.filter(|_| read.is_ok()),
@@ -166,14 +163,6 @@ mod tests {
         }
         let long = format!("{} connect", "x".repeat(5000));
         assert!(shown_command(long.split(' ').map(str::to_owned)).len() < 80);
-        // Whatever an earlier version or somebody else has written.
-        let directory = tempfile::tempdir().unwrap();
-        let first = lock_to_write(directory.path()).unwrap();
-        let text = "12\nblockmill connect --headers http://user:password@host\n";
-        std::fs::write(directory.path().join(LOCK_FILE), text).unwrap();
-        let noted = writer(directory.path()).unwrap().unwrap().noted;
-        assert_eq!(noted, Some((12, "blockmill connect".to_owned())));
-        drop(first);
     }
 
     #[test]

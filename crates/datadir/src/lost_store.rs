@@ -1,24 +1,12 @@
 //! What the store in a directory says by itself: whether it is lost, and which chain it belongs to.
 
 use crate::error::{OpenError, Remedy, file_error};
-use crate::files::{COMMIT_FILE, HEADERS_FILE, REDB_FILE, STORE_FOLDER, UNDO_FILE};
+use crate::files::{COMMIT_FILE, HEADERS_FILE, STORE_FOLDER, UNDO_FILE};
 use crate::meta::ChainId;
 use blockmill_coins::StoreError;
 use blockmill_store_log::Lookup;
 use std::io::ErrorKind;
 use std::path::Path;
-
-/// Refuses a directory whose coins are in redb. It must not look like one without coins: a run of
-/// connect would begin anew in it.
-pub(crate) fn refuse_redb(directory: &Path) -> Result<(), OpenError> {
-    let path = directory.join(REDB_FILE);
-    match std::fs::symlink_metadata(&path) {
-        Ok(_) => Err(OpenError::RedbStore { path }),
-        // No directory, or no such file in it.
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
-        Err(error) => Err(file_error(path)(error).into()),
-    }
-}
 
 /// Whether a directory has a store.
 pub fn has_store(directory: &Path) -> Result<bool, StoreError> {

@@ -1,7 +1,7 @@
 //! `meta.json`: what a data directory belongs to.
 
 use crate::error::{OpenError, Remedy, file_error};
-use crate::files::{HEADERS_FILE, META_FILE, REDB_FILE};
+use crate::files::{HEADERS_FILE, META_FILE};
 use crate::headers_file::came_with_snapshot;
 use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, Network, hex};
@@ -20,9 +20,6 @@ const LENGTH_MAX: u64 = 100_000;
 
 /// The name of the only store that this version has.
 const STORE: &str = "log";
-
-/// The name of the first store.
-const REDB: &str = "redb";
 
 /// Bytes of its checksum.
 const CHECKSUM: usize = 8;
@@ -111,12 +108,11 @@ struct MetaJson {
     format: u32,
     network: String,
     signet_challenge: Option<String>,
-    /// None in files from before it was noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     store: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     snapshot: Option<SnapshotJson>,
-    /// None in files from before there was one.
+    /// None only while it is computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     checksum: Option<String>,
 }
@@ -179,6 +175,18 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<Meta>, OpenError> {
     {
         return Err(damaged("it is not what was written: its checksum differs".to_owned()));
     }
+    match meta.store.as_deref() {
+        Some(STORE) => {}
+        Some(name) => {
+            return Err(of_another_program(format!(
+                "the store {name:?}, this program reads {STORE:?}"
+            )));
+        }
+        None => return Err(damaged("it names no store".to_owned())),
+    }
+    if meta.checksum.is_none() {
+        return Err(damaged("it has no checksum".to_owned()));
+    }
     let network = meta
         .network
         .parse::<Network>()
@@ -194,18 +202,6 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<Meta>, OpenError> {
         }),
         None => None,
     };
-    match meta.store.as_deref() {
-        None | Some(STORE) => {}
-        Some(REDB) => {
-            let path = path.with_file_name(REDB_FILE);
-            return Err(OpenError::RedbStore { path });
-        }
-        Some(name) => {
-            return Err(of_another_program(format!(
-                "the store {name:?}, this program reads {STORE:?}"
-            )));
-        }
-    }
     let chain_id = ChainId {
         network,
         signet_challenge,

@@ -2,7 +2,7 @@
 
 use super::values::{
     AssumeValid, HexBytes, SignaturesArgument, network, parse_assume_valid, parse_hex, parse_mebibytes, parse_seconds,
-    parse_threads, refuse_metrics,
+    parse_threads,
 };
 use crate::failure::Failure;
 use crate::http::{self, Live, Server};
@@ -126,9 +126,6 @@ pub(crate) struct PageArguments {
     #[cfg(feature = "http")]
     #[arg(long, value_name = "ADDR", value_parser = super::values::parse_address)]
     http: Option<std::net::SocketAddr>,
-    /// The name that earlier versions had for it
-    #[arg(long, value_name = "ADDR", hide = true, value_parser = refuse_metrics)]
-    metrics: Option<String>,
 }
 
 impl PageArguments {

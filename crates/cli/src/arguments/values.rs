@@ -43,7 +43,6 @@ pub(crate) enum SignaturesArgument {
     /// In lanes for blocks with over two weeks of work above them, else one by one
     Auto,
     /// By libsecp256k1 alone
-    #[value(alias = "kernel")]
     OneByOne,
     /// In lanes for all blocks
     Lanes,
@@ -130,11 +129,6 @@ pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
             _ => Err("expected an address such as localhost:9332, or a port".to_owned()),
         },
     }
-}
-
-/// Says what has taken the place of an option.
-pub(super) fn refuse_metrics(_: &str) -> Result<String, &'static str> {
-    Err("it is --http ADDR now, and the same figures are at /metrics")
 }
 
 pub(super) fn parse_assume_valid(text: &str) -> Result<AssumeValid, String> {

@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
     drop(meter);
     // The note of an audit, of which the data directory's own examination knows nothing.
     match Noted::read(&arguments.data) {
-        Noted::Nothing | Noted::Earlier | Noted::Proof(_) => {}
+        Noted::Nothing | Noted::Proof(_) => {}
         Noted::Damaged(problem) => {
             let detail = format!("{problem}; remove it, or audit again");
             findings.add(Mark::FILE, Health::Damaged, detail);

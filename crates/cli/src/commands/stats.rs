@@ -48,13 +48,6 @@ fn audit(set: &UtxoSet, figures: &UtxoStats, hashes: Hashes) -> (Option<Mark>, u
                 (None, 3)
             }
         },
-        Noted::Earlier => {
-            log::note(
-                &path,
-                "an earlier version wrote this note of an audit; it does not count",
-            );
-            (None, 0)
-        }
         Noted::Damaged(problem) => {
             log::note(
                 &path,

@@ -165,7 +165,7 @@ fn generated_chains_are_proved_in_any_layout() {
         for how in [
             &["--par", "1"][..],
             &["--par", "2", "--signatures", "lanes"],
-            &["--par", "5", "--signatures", "kernel"],
+            &["--par", "5", "--signatures", "one-by-one"],
         ] {
             let report = run(site.audit().args(how)).ends_with(0).json();
             is(&report, "proved", &[]);

@@ -1,4 +1,4 @@
-//! The coin log of a data directory: damaged, cut off, lost, and of earlier versions.
+//! The coin log of a data directory: damaged, cut off, lost, and of another program.
 
 use crate::common::{Scratch, blockmill, connect, doctor, generate_command, manifest, run, stats, store};
 use serde_json::Value;
@@ -79,18 +79,10 @@ fn a_log_that_is_cut_off_is_an_earlier_set() {
     }
 }
 
-/// What `meta.json` said before it had a checksum.
+/// `meta.json` without its checksum.
 fn without_checksum(meta: &str) -> String {
     let (before, after) = meta.split_once(",\n  \"checksum\"").expect("a checksum");
     format!("{before}\n{}", after.split_once('\n').expect("a line").1)
-}
-
-/// What `meta.json` said before it named the store.
-fn without_note(meta: &str) -> String {
-    let meta = &without_checksum(meta);
-    let note = ",\n  \"store\": \"log\"";
-    assert!(meta.contains(note), "{meta}");
-    meta.replace(note, "")
 }
 
 #[test]
@@ -99,49 +91,41 @@ fn the_store_that_is_lost_is_named() {
     let data = world.connected();
     let path = data.join(store::PART);
     store::remove(&path);
-    let lost = || {
-        let words = [
-            path.to_str().unwrap(),
-            "gone",
-            "coins with it",
-            "headers.dat",
-            "new data directory",
-        ];
-        run(&mut connect(&world.blocks, &data, "regtest"))
-            .ends_with(3)
-            .says(&words);
-        run(blockmill().args(["stats", "--data"]).arg(&data))
-            .ends_with(3)
-            .says(&words);
-        let found = doctor(&data).ends_with(3);
-        assert!(words.iter().all(|word| found.stdout.contains(word)), "{found:#?}");
-    };
-    lost();
-    // A directory from before the store was noted.
+    let words = [
+        path.to_str().unwrap(),
+        "gone",
+        "coins with it",
+        "headers.dat",
+        "new data directory",
+    ];
+    run(&mut connect(&world.blocks, &data, "regtest"))
+        .ends_with(3)
+        .says(&words);
+    run(blockmill().args(["stats", "--data"]).arg(&data))
+        .ends_with(3)
+        .says(&words);
+    let found = doctor(&data).ends_with(3);
+    assert!(words.iter().all(|word| found.stdout.contains(word)), "{found:#?}");
+    // One of another program.
     let meta = data.join("meta.json");
     let noted = std::fs::read_to_string(&meta).unwrap();
-    std::fs::write(&meta, without_note(&noted)).unwrap();
-    lost();
-    // One of a later program.
     std::fs::write(&meta, without_checksum(&noted).replace("\"log\"", "\"tree\"")).unwrap();
     run(blockmill().args(["stats", "--data"]).arg(&data))
         .ends_with(3)
         .says(&["meta.json", "the store \"tree\""]);
 }
 
-/// Earlier versions did not name the store, or wrote no checksum.
 #[test]
-fn a_directory_of_an_earlier_version_opens_unchanged() {
+fn a_directory_without_a_checksum_is_refused() {
     let world = World::new();
     let data = world.connected();
     let meta = data.join("meta.json");
     let noted = std::fs::read_to_string(&meta).unwrap();
-    for old in [without_note(&noted), without_checksum(&noted)] {
-        std::fs::write(&meta, &old).unwrap();
-        stats(&data);
-        doctor(&data).ends_with(0);
-        run(&mut connect(&world.blocks, &data, "regtest")).ends_with(0);
-        assert_eq!(stats(&data)["hash_serialized_3"], world.manifest["hash_serialized_3"]);
-        assert_eq!(std::fs::read_to_string(&meta).unwrap(), old);
+    std::fs::write(&meta, without_checksum(&noted)).unwrap();
+    for command in [
+        blockmill().args(["stats", "--data"]).arg(&data),
+        &mut connect(&world.blocks, &data, "regtest"),
+    ] {
+        run(command).ends_with(3).says(&["meta.json", "no checksum"]);
     }
 }

@@ -95,7 +95,7 @@ fn with_eight_threads_and_a_cache_of_one_mebibyte() {
 
 #[test]
 fn with_each_way_to_verify_signatures() {
-    for way in ["kernel", "lanes"] {
+    for way in ["one-by-one", "lanes"] {
         for threads in ["1", "2"] {
             check(&["--signatures", way, "--par", threads]);
         }

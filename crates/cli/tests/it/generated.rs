@@ -70,7 +70,7 @@ fn settings_change_nothing() {
     let scratch = Scratch::new();
     let file = chain.write(&scratch);
     for threads in ["1", "8"] {
-        for (cache, signatures) in [("1", "lanes"), ("1000", "kernel"), ("1000", "lanes")] {
+        for (cache, signatures) in [("1", "lanes"), ("1000", "one-by-one"), ("1000", "lanes")] {
             let data = scratch.join(&format!("data-{threads}-{cache}-{signatures}"));
             let mut command = connect(&file, &data, "regtest");
             command.args(["--par", threads, "--dbcache", cache, "--signatures", signatures]);

@@ -344,7 +344,7 @@ fn check_all_readers(blocks: &worst_blocks::Chain, witness_items: u64) {
     let folder = blocks.write_with_undo(&scratch);
     for threads in [1u64, 2, 4] {
         let limit = READER + threads * READER_THREAD + witness_items;
-        for signatures in ["lanes", "kernel"] {
+        for signatures in ["lanes", "one-by-one"] {
             let mut verify = blockmill();
             verify.args(["verify", "--network", "regtest", "--signatures", signatures, "--par"]);
             verify.arg(threads.to_string()).arg("--blocks").arg(&folder);

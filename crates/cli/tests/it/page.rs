@@ -213,7 +213,6 @@ fn why_a_command_has_failed_is_shown() {
     assert_eq!(served.end(), Some(3));
 }
 
-/// What Prometheus had of earlier versions is there.
 #[test]
 fn metrics_are_whole_and_each_once() {
     let scratch = Scratch::new();
@@ -309,19 +308,6 @@ fn an_address_in_use_is_refused_before_anything_is_made() {
         .ends_with(2)
         .says(&[&format!("--http {address}: "), "in use"]);
     assert!(!data.exists());
-}
-
-#[test]
-fn the_option_of_earlier_versions_says_what_to_use() {
-    let scratch = Scratch::new();
-    let mut command = connect(&scratch.join("blocks"), &scratch.join("data"), "regtest");
-    run(command.args(["--metrics", "9332"]))
-        .ends_with(2)
-        .says(&["--http ADDR"]);
-    for name in ["connect", "follow", "audit"] {
-        let help = run(blockmill().args([name, "--help"])).ends_with(0).stdout;
-        assert!(help.contains("--http") && !help.contains("--metrics"), "{help}");
-    }
 }
 
 /// A command of a second ends at once, whoever watches.

@@ -36,7 +36,7 @@ fn every_way_leads_to_the_same_set() {
     let mut tips = Vec::new();
     for (way, vectors) in [
         ("auto", true),
-        ("kernel", true),
+        ("one-by-one", true),
         ("lanes", true),
         ("auto", false),
         ("lanes", false),
@@ -85,8 +85,8 @@ fn the_report_says_which_way_was_taken() {
     let asked = format!("libsecp256k1 for {heights} (asked for): 0 in lanes, ");
     let lanes = format!("lanes for {heights}: ");
     for (way, vectors, text) in [
-        ("kernel", true, &asked),
-        ("kernel", false, &asked),
+        ("one-by-one", true, &asked),
+        ("one-by-one", false, &asked),
         ("auto", true, &near),
         ("auto", false, &near),
         ("lanes", true, &lanes),

@@ -209,7 +209,7 @@ fn a_commit_that_fails_leaves_the_mark() {
     assert!(failed_commits > 3, "{failed_commits}");
 }
 
-/// As before there were marks.
+/// A mark that is torn, or that is gone, says nothing about the store.
 #[test]
 fn without_a_mark_the_older_set_is_taken() {
     let damaged = Damaged::new();

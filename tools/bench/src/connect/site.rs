@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 /// Values of `--signatures`: all by libsecp256k1, or many at once. Earlier commands, which
 /// `--before` runs, know the first by this name alone.
-pub(crate) const ONE_BY_ONE: &str = "kernel";
+pub(crate) const ONE_BY_ONE: &str = "one-by-one";
 pub(crate) const IN_LANES: &str = "lanes";
 
 /// The stages of the pipeline.

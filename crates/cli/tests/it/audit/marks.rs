@@ -185,28 +185,6 @@ fn a_flipped_byte_of_a_mark_is_said() {
     assert_eq!(stats(&data)["audited_height"], 140);
 }
 
-/// An earlier version's note named the block alone.
-#[test]
-fn a_mark_of_an_earlier_version_does_not_count() {
-    let directories = Directories::new();
-    let data = directories.connect("data", 140);
-    audit(&data).ends_with(0);
-    let path = data.join("audit.txt");
-    let text = fs::read_to_string(&path).unwrap();
-    for (number, missing) in [
-        (1, &["store ", "commit ", "checksum "][..]),
-        (2, &["commit ", "checksum "]),
-    ] {
-        let is_there = |line: &&str| !missing.iter().any(|word| line.starts_with(word));
-        let head = format!("audit {number}");
-        let old = text.lines().filter(is_there).map(|line| line.replace("audit 3", &head));
-        fs::write(&path, old.collect::<Vec<_>>().join("\n") + "\n").unwrap();
-        let now = run(blockmill().args(["stats", "--json", "--data"]).arg(&data)).ends_with(0);
-        assert_eq!(now.json()["audited_height"], Value::Null);
-        assert_eq!(now.stderr.matches("an earlier version").count(), 1, "{now:?}");
-    }
-}
-
 #[test]
 fn a_refuted_set_keeps_no_mark() {
     let mut directories = Directories::new();

@@ -73,25 +73,6 @@ fn another_snapshot() {
     is(&resume(&site).ends_with(0).json(), "proved", &[]);
 }
 
-/// Parts of an earlier version have no state in their names.
-#[test]
-fn parts_of_unknown_files() {
-    let mut site = Site::generated();
-    let honest = site.chain.clone();
-    site.chain.blocks[LIED].spent[1].height -= 1;
-    site.chain.write(&site.blocks(), &CoreLayout::default()).unwrap();
-    resume(&site).ends_with(1);
-    for entry in fs::read_dir(site.scratch.join("resume")).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap();
-        if let Some((heights, _)) = name.rsplit_once('-').filter(|_| name.ends_with(".part")) {
-            fs::rename(&path, path.with_file_name(format!("{heights}.part"))).unwrap();
-        }
-    }
-    honest.write(&site.blocks(), &CoreLayout::default()).unwrap();
-    is(&resume(&site).ends_with(0).json(), "proved", &[]);
-}
-
 /// Parts of another set's chain are not lost, and damaged ones are made anew.
 #[test]
 fn parts_that_do_not_count() {
