@@ -25,7 +25,6 @@ from blockmill import UtxoSet
 
 matplotlib.use("agg")
 # The same answer gives the same bytes.
-matplotlib.rcParams["svg.hashsalt"] = "blockmill"
 from matplotlib import pyplot  # noqa: E402
 
 
@@ -95,7 +94,7 @@ def save(answer: pandas.DataFrame, picture: Path, across: str, up: str) -> panda
         pyplot.legend(fontsize="small")
     pyplot.gcf().set_size_inches(8, 4)
     pyplot.tight_layout()
-    pyplot.savefig(picture, metadata={"Date": None})
+    pyplot.savefig(picture, metadata={"Software": None})
     pyplot.close()
     return answer
 
@@ -128,7 +127,7 @@ def write_page(utxos: UtxoSet, out: Path, page: Path, said: str) -> None:
         '```python\nutxos = blockmill.open("~/blockmill")\n```',
     ]
     for question in QUESTIONS:
-        picture = out / f"{question.__name__}.svg"
+        picture = out / f"{question.__name__}.png"
         answer = question(utxos, picture)
         link = picture.relative_to(page.parent).as_posix()
         parts += [f"## {question.__doc__}", f"```python\n{body(question)}\n```"]

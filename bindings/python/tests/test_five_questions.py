@@ -53,14 +53,14 @@ def test_answers_are_those_of_exported_files(data: Data, tmp_path: Path) -> None
     utxos, exported = blockmill.open(data.folder), Exported(data, tmp_path)
     assert len(questions.QUESTIONS) == 5
     for question in questions.QUESTIONS:
-        answer = question(utxos, tmp_path / "picture.svg")
+        answer = question(utxos, tmp_path / "picture.png")
         # The chain is of one day.
         assert len(answer) > (0 if "age" in question.__name__ else 1), question.__name__
-        assert answer.equals(question(exported, tmp_path / "again.svg")), question.__name__
-        assert (tmp_path / "picture.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
-    balances = questions.largest_balances(utxos, tmp_path / "picture.svg")
+        assert answer.equals(question(exported, tmp_path / "again.png")), question.__name__
+        assert (tmp_path / "picture.png").read_bytes() == (tmp_path / "again.png").read_bytes()
+    balances = questions.largest_balances(utxos, tmp_path / "picture.png")
     stats = utxos.stats()
-    assert questions.coins_by_age(utxos, tmp_path / "picture.svg").satoshi.sum() == stats.total_amount
+    assert questions.coins_by_age(utxos, tmp_path / "picture.png").satoshi.sum() == stats.total_amount
     owner = next(owner for owner in balances.owner if not re.fullmatch("[0-9a-f]+", owner))
     assert utxos.balance(owner).satoshi == balances[balances.owner == owner].satoshi.iloc[0]
 
@@ -70,7 +70,7 @@ def test_the_page_has_the_code_of_the_questions(data: Data, tmp_path: Path) -> N
     page = PAGE.read_text()
     for question in questions.QUESTIONS:
         assert f"## {question.__doc__}\n\n```python\n{questions.body(question)}\n```" in page, question.__name__
-        assert (PAGE.parent / "analysis" / f"{question.__name__}.svg").is_file()
+        assert (PAGE.parent / "analysis" / f"{question.__name__}.png").is_file()
         # The head, its words, and the lines of the question.
         assert len(inspect.getsource(question).splitlines()) <= LINES + 2, question.__name__
     made = tmp_path / "analysis.md"
@@ -83,8 +83,8 @@ def test_a_real_chain_has_answers(main: Site, tmp_path: Path) -> None:
     data.connect(data.folder)
     questions = script()
     utxos = blockmill.open(data.folder)
-    kinds = questions.kinds_of_script(utxos, tmp_path / "picture.svg")
+    kinds = questions.kinds_of_script(utxos, tmp_path / "picture.png")
     assert set(kinds.script_type) >= {"pubkey", "pubkeyhash"}
     assert kinds.outputs.sum() == utxos.outputs().to_arrow().num_rows
     # Only blocks with other transactions than the coinbase pay fees.
-    assert 0 < len(questions.fees_by_block(utxos, tmp_path / "picture.svg")) < utxos.height
+    assert 0 < len(questions.fees_by_block(utxos, tmp_path / "picture.png")) < utxos.height
