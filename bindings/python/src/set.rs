@@ -1,5 +1,7 @@
 //! The UTXO set of a data directory.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use crate::arguments::{ids, threads};
 use crate::blocks::{Wanted, kind_of, rows};
 use crate::coins::CoinRows;

@@ -1,5 +1,7 @@
 //! A block, and the coins that it spends.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use blockmill_block::{Block, BlockUndo, CoinRef, Coins, Input, Transaction};
 use blockmill_rules::sigops::{legacy_count, transaction_cost};
 use blockmill_rules::{ScriptFlags, money_range};

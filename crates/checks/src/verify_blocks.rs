@@ -5,6 +5,8 @@
 //! shorter towards the end, so that all threads end together. Where signature checks are deferred,
 //! a block waits for its verdict while its thread goes on with the next ones.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod blocks_left;
 
 use blockmill_block::{Block, BlockHash, BlockUndo};

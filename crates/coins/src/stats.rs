@@ -1,5 +1,7 @@
 //! Figures and hashes of the whole set, as Core's `gettxoutsetinfo` reports them.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use crate::muhash::MuHash;
 use crate::store::{StoreError, Tip};
 use blockmill_block::hash::Sha256d;

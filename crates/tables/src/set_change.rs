@@ -1,5 +1,7 @@
 //! What a block changes in the set of coins.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use blockmill_block::BlockHash;
 use blockmill_coins::{MuHash, MuHashChange};
 

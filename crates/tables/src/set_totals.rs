@@ -1,5 +1,7 @@
 //! The figures of a set of coins, of which statistics have some.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use crate::set_change::SetChange;
 use blockmill_coins::{MUHASH_BYTES, MuHash};
 

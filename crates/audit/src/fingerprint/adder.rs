@@ -1,5 +1,7 @@
 //! Coins are added to a fingerprint: eight at a time, where the processor has lanes for that.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use super::{
     Fingerprint, Fingerprinter, IMPOSSIBLE, OfTransaction, SCRIPT_SIZE_MAX, SCRIPT_START, VALUE_BITS, WORD, third, word,
 };

@@ -3,6 +3,8 @@
 //! - [`table`]: a row for each text;
 //! - [`wanted`]: the scripts that are looked for.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod table;
 mod wanted;
 

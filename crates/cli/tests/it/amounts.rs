@@ -1,7 +1,4 @@
 //! Amounts that no valid block has, and sums of amounts beyond 64 bits: what commands say of them.
-//! And a search of the sources for sums that could overflow.
-
-mod plain_sums;
 
 use crate::common::lying::{LyingChain, write_coins};
 use crate::common::{Run, Scratch, blockmill, load_command, run};

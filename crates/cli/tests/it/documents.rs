@@ -1,5 +1,4 @@
 //! Documents name tests that exist: as `path::function`, with paths from the project's folder.
-//! Comments are wrapped.
 
 use std::path::{Path, PathBuf};
 
@@ -124,40 +123,4 @@ fn what_is_made_up_is_found() {
         faults("`Options::signatures`, `make test`\n```sh\nno/such.rs `x.rs`\n```\n"),
         0
     );
-}
-
-/// The source files below a folder.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() && !path.ends_with("target") {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
-/// The lines of a source that are comments and longer than 100 columns, by number.
-fn wide_comments(text: &str) -> Vec<usize> {
-    let is_wide = |line: &str| line.trim_start().starts_with("//") && line.chars().count() > 100;
-    (1..)
-        .zip(text.lines())
-        .filter(|(_, line)| is_wide(line))
-        .map(|(number, _)| number)
-        .collect()
-}
-
-#[test]
-fn comments_are_wrapped_at_100_columns() {
-    let mut files = Vec::new();
-    for folder in ["lib", "crates", "tools", "bindings", "fuzz"] {
-        sources(&root().join(folder), &mut files);
-    }
-    assert!(files.len() > 300, "{}", files.len());
-    for file in files {
-        let wide = wide_comments(&std::fs::read_to_string(&file).unwrap());
-        assert_eq!(wide, [0; 0], "{}", file.display());
-    }
-    assert_eq!(wide_comments(&format!("x\n    // {}\n// y", "z".repeat(100))), [2]);
 }

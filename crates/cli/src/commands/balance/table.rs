@@ -1,5 +1,7 @@
 //! A row for each text that was asked for, in place of the coins.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use super::wanted::Wanted;
 use crate::output;
 use serde::Serialize;

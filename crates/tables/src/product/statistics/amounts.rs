@@ -1,5 +1,7 @@
 //! Sums over the transactions of a block.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use super::fees::Fees;
 use crate::product::{OfBlock, OfChain};
 use crate::sizes::Sizes;

@@ -1,5 +1,7 @@
 //! The coins that a block makes and spends.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use crate::product::{OfBlock, OfChain};
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::{CoinRef, OutPoint};

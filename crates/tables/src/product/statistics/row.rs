@@ -1,5 +1,7 @@
 //! The row of a block.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use super::amounts::{Kinds, Sums};
 use super::coins::Coins;
 use super::fees::FeeFigures;
@@ -188,7 +190,7 @@ impl StatisticsRow {
             total_size: sums.total_size,
             total_weight: sums.total_weight,
             swtxs: sums.swtxs,
-            utxo_increase: sums.outs.cast_signed() - sums.ins.cast_signed(),
+            utxo_increase: sums.outs.cast_signed().saturating_sub(sums.ins.cast_signed()),
             coins_made: sums.made,
             coins_spent: sums.ins,
             days_destroyed,
