@@ -1,8 +1,8 @@
 //! The only source of random numbers: ChaCha8 with a seed, and the few draws that the generator
 //! needs.
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng as _, SeedableRng};
+use chacha20::ChaCha8Rng;
+use chacha20::rand_core::{Rng as _, SeedableRng};
 
 /// A random number generator. Its draws follow from a seed and a stream number alone.
 pub(crate) struct Rng(ChaCha8Rng);
