@@ -13,7 +13,7 @@ use crate::part::Part;
 use blockmill_blockfiles::{FileError, NewFile, is_there};
 use blockmill_chain::ChainBlocks;
 use std::fs::{File, TryLockError};
-use std::io::{self, ErrorKind, Write};
+use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -66,8 +66,6 @@ impl Workplace {
         } else {
             let key = Key::draw()?;
             key.write(&key_path)?;
-            // Parts are of no use without their key.
-            sync_folder(path).map_err(file_error(path))?;
             key
         };
         let mut kept = Vec::new();
@@ -193,13 +191,6 @@ fn cut(blocks: &ChainBlocks, start: u32, end: u32, part_bytes: u64, ranges: &mut
 fn is_of_chain(part: &Part, blocks: &ChainBlocks) -> bool {
     let is_at = |height, hash| blocks.hash(height).is_ok_and(|found| found == hash);
     part.magic == blocks.params().magic() && is_at(part.first, part.first_hash) && is_at(part.last, part.last_hash)
-}
-
-fn sync_folder(path: &Path) -> io::Result<()> {
-    match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        folder => folder?.sync_all(),
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! Names need a sync of their own. After a power cut, a created, renamed or removed file is certain
 //! to be so only if its directory was synced.
 
+use rustix::io::Errno;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -116,7 +117,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The operating system's error.
     fn create_directories(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes the names in a directory durable.
+    /// Makes the names in a directory durable, as [`sync_directory`] does.
     ///
     /// # Errors
     /// The operating system's error.
@@ -171,8 +172,34 @@ impl Disk for SystemDisk {
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        sync_directory(path)
     }
+}
+
+/// Errors of a directory that cannot be synced at all, or not be opened for it. All other errors, EIO
+/// above all, may mean that a name is lost.
+const NO_DIRECTORY_SYNC: [Errno; 6] = [
+    Errno::INVAL,
+    Errno::NOTSUP,
+    Errno::NOSYS,
+    Errno::BADF,
+    Errno::ISDIR,
+    Errno::ACCESS,
+];
+
+/// Makes the names in a directory durable, as far as its file system can: network drives and shared
+/// folders of virtual machines often have no fsync of directories, and a directory may be writable
+/// but not readable. As in Core's `DirectoryCommit`, that is not an error, since no caller could do
+/// more about it.
+///
+/// # Errors
+/// The operating system's error.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    let synced = File::open(path).and_then(|directory| directory.sync_all());
+    synced.or_else(|error| match Errno::from_io_error(&error) {
+        Some(errno) if NO_DIRECTORY_SYNC.contains(&errno) => Ok(()),
+        _ => Err(error),
+    })
 }
 
 #[cfg(test)]
@@ -208,5 +235,19 @@ mod tests {
         assert_eq!(std::fs::metadata(&other).unwrap().len(), 7);
         disk.remove(&other).unwrap();
         assert!(!other.exists() && !path.exists());
+    }
+
+    /// procfs and sysfs answer EINVAL to fsync of a directory, as SMB does.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn directory_without_fsync_is_accepted() {
+        for path in ["/proc", "/sys"] {
+            let error = File::open(path).and_then(|directory| directory.sync_all());
+            assert_eq!(error.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            SystemDisk.sync_directory(Path::new(path)).unwrap();
+            SystemDisk.sync_name(&Path::new(path).join("name")).unwrap();
+        }
+        let missing = sync_directory(Path::new("/proc/missing"));
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

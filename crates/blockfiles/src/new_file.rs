@@ -10,6 +10,7 @@
 //! - What is left of a dead process is removed, not emptied: the file may have another name, too.
 
 use crate::FileError;
+use crate::disk::sync_directory;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -121,9 +122,7 @@ impl NewFile {
         self.is_complete = true;
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let failed = |error| FileError::io(&self.path)(error);
-        File::open(folder.unwrap_or(Path::new(".")))
-            .and_then(|folder| folder.sync_all())
-            .map_err(failed)?;
+        sync_directory(folder.unwrap_or(Path::new("."))).map_err(failed)?;
         Ok(self.file.metadata().map_err(failed)?.len())
     }
 
