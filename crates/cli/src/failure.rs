@@ -17,6 +17,8 @@ use blockmill_engine::ConnectError;
 use blockmill_engine::engine::LoadSnapshotError;
 #[cfg(feature = "tables")]
 use parquet::errors::ParquetError;
+#[cfg(feature = "tables")]
+use rusqlite::ffi::SQLITE_IOERR_WRITE;
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
@@ -260,17 +262,24 @@ impl Failure {
     }
 }
 
-/// Whether a write failed since the disk is full, or the quota is used up.
+/// Whether a write failed since the disk is full, or the quota or the file-size limit is reached.
 fn is_disk_full(failure: &Failure) -> bool {
     #[cfg(feature = "tables")]
     if let Failure::Sqlite { error, .. } = failure {
-        return error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
+        // SQLite has a code for ENOSPC alone; any other failed write is this extended code.
+        let is_failed_write = error
+            .sqlite_error()
+            .is_some_and(|error| error.extended_code == SQLITE_IOERR_WRITE);
+        return is_failed_write || error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
     }
     let mut next: Option<&(dyn Error + 'static)> = Some(failure);
     // The error of the system is the cause of another one.
     while let Some(error) = next {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        if matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)) {
+        if matches!(
+            kind,
+            Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+        ) {
             return true;
         }
         next = error.source();

@@ -57,6 +57,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const READER_IS_GONE: u8 = 141;
 
 fn main() -> ExitCode {
+    signals::survive_file_size_limit();
     let mut command = examples::with_examples(Arguments::command()).version(VERSION.as_str());
     let parsed = command.try_get_matches_from_mut(std::env::args_os());
     let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {

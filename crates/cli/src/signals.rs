@@ -1,9 +1,9 @@
 //! Stopping on SIGINT, SIGTERM and SIGHUP. A thread answers the first one at once, whatever the
-//! command is in the midst of. A second one ends the process.
+//! command is in the midst of. A second one ends the process. SIGXFSZ does nothing.
 
 use crate::doing::{say_stopped, say_stopping};
 use crate::output::wait_for_blocked_write;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level};
 use std::ffi::c_int;
 use std::io::{self, Read};
@@ -22,6 +22,14 @@ static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
 /// Done once the first signal is answered.
 static ANSWERED: Once = Once::new();
+
+/// Has a write beyond the file-size limit (`ulimit -f`, `LimitFSIZE=`) fail with EFBIG, where the
+/// default disposition of SIGXFSZ ends the process without a message. A handler, not `SIG_IGN`: exec
+/// gives what `--exec` starts the default back.
+pub(crate) fn survive_file_size_limit() {
+    // Without a handler such a write ends the process, which loses no more than a kill does.
+    let _ = flag::register(SIGXFSZ, Arc::default());
+}
 
 /// Returns a flag that the first signal sets. A second one ends the process at once. A signal that
 /// the parent has set to be ignored stays so: `nohup` does that, and a shell for what runs in the

@@ -18,8 +18,13 @@ fn check_wrong(command: &mut Command, words: &[&str]) {
 
 /// A command that may write no file of more than so many KiB.
 fn limited(kibibytes: u32, command: &Command) -> Command {
+    limited_as("", kibibytes, command)
+}
+
+/// The same, after the shell has done something.
+fn limited_as(before: &str, kibibytes: u32, command: &Command) -> Command {
     let mut limited = Command::new("bash");
-    let script = format!("trap '' XFSZ; ulimit -f {kibibytes}; exec \"$@\"");
+    let script = format!("{before} ulimit -f {kibibytes}; exec \"$@\"");
     limited.args(["-c", &script, "limited"]);
     limited.arg(command.get_program()).args(command.get_args());
     limited
@@ -76,7 +81,7 @@ fn a_trace_that_cannot_be_written_does_not_keep_the_report_back() {
         .collect();
     let blocks = scratch.write("blk00000.dat", &file);
     // The trace has more than 2 MiB, all other files have less.
-    let connected = run(&mut limited(2048, &traced(&blocks, &data, &trace))).ends_with(3);
+    let connected = run(&mut limited(2048, &traced(&blocks, &data, &trace))).ends_with(4);
     assert_eq!(connected.json()["height"], 6_000);
     connected.says(&[trace.to_str().unwrap(), "large"]);
     assert_eq!(stats(&data)["height"], 6_000);
@@ -117,7 +122,55 @@ fn a_full_disk_is_named_with_its_file() {
     let out = scratch.join("chain");
     let file = out.join("blk00000.dat");
     run(&mut limited(64, &generate(&["--blocks", "130"], &out)))
-        .ends_with(3)
+        .ends_with(4)
         .says(&[file.to_str().unwrap(), "File too large"]);
     assert!(!out.exists());
+}
+
+/// A limit of the size of files (`ulimit -f`, `LimitFSIZE=`) is an error with a message, whether the
+/// parent has ignored the signal that comes with it or not.
+#[test]
+fn a_limit_of_file_size_is_an_error() {
+    let scratch = Scratch::new();
+    let [blocks, data] = ["blocks", "data"].map(|name| scratch.join(name));
+    run(&mut generate(
+        &["--blocks", "130", "--inputs", "4000", "--coins", "20000"],
+        &blocks,
+    ))
+    .ends_with(0);
+    run(&mut connect(&blocks, &data, "regtest")).ends_with(0);
+    let out = scratch.folder("out");
+    for before in ["", "trap '' XFSZ;"] {
+        let check = |command: &Command, words: &[&str]| {
+            let words = [words, &["large"]].concat();
+            run(&mut limited_as(before, 200, command)).ends_with(4).says(&words);
+        };
+        let other = scratch.join("other");
+        check(&connect(&blocks, &other, "regtest"), &["other/"]);
+        // Without the limit it goes on.
+        run(&mut connect(&blocks, &other, "regtest")).ends_with(0);
+        assert_eq!(stats(&other)["muhash"], stats(&data)["muhash"]);
+        std::fs::remove_dir_all(&other).unwrap();
+        let mut dump = blockmill();
+        dump.args(["snapshot", "dump", "--data"])
+            .arg(&data)
+            .arg(out.join("set"));
+        check(&dump, &["out/set"]);
+        for format in ["csv", "jsonl", "parquet"] {
+            let mut export = blockmill();
+            export
+                .args(["export", "coins", "--format", format, "--data"])
+                .arg(&data);
+            check(export.arg("--out").arg(out.join("coins")), &["out/coins"]);
+        }
+        let mut export = blockmill();
+        export
+            .args(["export", "coins", "--format", "sqlite", "--data"])
+            .arg(&data);
+        export.arg("--out").arg(out.join("coins"));
+        run(&mut limited_as(before, 200, &export))
+            .ends_with(4)
+            .says(&["out/coins"]);
+        assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0);
+    }
 }

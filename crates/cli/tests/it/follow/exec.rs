@@ -104,6 +104,36 @@ fn a_command_may_handle_its_event_after_a_signal() {
     check_seconds(end.seconds, 40.0);
 }
 
+/// SIGXFSZ does nothing to `follow`, and ends what it starts, whose parent has not asked for more.
+#[test]
+fn a_command_has_the_default_disposition_of_sigxfsz() {
+    let scratch = Scratch::new();
+    let place = Place::new(&scratch);
+    let mut node = Node::new(&place.blocks, 6);
+    let status = scratch.join("status");
+    let mut follow = place.follow_command();
+    let command = format!(
+        "grep ^Sig /proc/self/status > {0}.new; mv {0}.new {0}",
+        status.display()
+    );
+    let follower = Running::of(follow.arg("--exec").arg(command));
+    wait_for_file(&cursor_file(&place));
+    let of_follower = format!("/proc/{}/status", follower.0.id());
+    let is_in = |text: &str, set: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(set)).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap() >> (Signal::XFSZ.as_raw() - 1) & 1 == 1
+    };
+    assert!(is_in(&std::fs::read_to_string(of_follower).unwrap(), "SigCgt:"));
+    node.mine();
+    wait_for_file(&status);
+    let of_command = std::fs::read_to_string(&status).unwrap();
+    assert!(
+        !is_in(&of_command, "SigCgt:") && !is_in(&of_command, "SigIgn:"),
+        "{of_command}"
+    );
+    assert_eq!(stop(follower), Some(0));
+}
+
 /// A note that cannot be gone on from is said to be so, with the way out.
 #[test]
 fn a_damaged_note_of_the_block_that_was_handled_is_said() {
