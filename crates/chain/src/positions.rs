@@ -11,9 +11,16 @@
 //! | 8 | its length |
 //! | 16, 16 | time of its last change, and of the last change of its inode, in nanoseconds |
 //! | 8 | the key it is obfuscated with |
+//! | 8, 8 | boot and monotonic time, in nanoseconds, when the file was first seen as it is |
 //! | 1 | what was read of records: 1 lengths, 2 contents; 0 and 3 if it is to be searched again |
 //! | 4, then so many | length of its path, and the path |
 //! | 92 each | records: offset of the block (8), its length (4), its header (80) |
+//!
+//! A change shows in the times of a file only if they differ from those before it. File systems have
+//! times in grains (FAT of 2 s, many network drives of 1 s), by a clock that may be another machine's.
+//! So a search is trusted only once the file is *settled*: seen with the same length and times
+//! [`SETTLED_AFTER`] before the search, by the clock of this machine alone, or older than another
+//! file of its file system. Until then it is searched again.
 //!
 //! Nothing rests on this file: whatever is wrong with it, the block files are searched, and a block
 //! that is read has the hash that was asked for.
@@ -23,25 +30,31 @@ use blockmill_blockfiles::disk::{Disk, DiskFile, Open};
 use blockmill_blockfiles::{
     BlockFiles, FileError, Position, Record, ScanDepth, XorKey, find_regular, is_there, read_regular,
 };
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 /// The first bytes of the file, with the version of its format.
-const MAGIC: &[u8; 8] = b"BMPLACE1";
+const MAGIC: &[u8; 8] = b"BMPLACE2";
 
-/// How long a block file must have been left alone before a search of it is trusted. Two changes
-/// within a tick of the clock have the same time.
-const QUIET_FOR: Duration = Duration::from_secs(1);
+/// Between two searches that have seen a file the same, before it is settled. More than the grain
+/// of the times of any file system, so that a change after the second has another time.
+const SETTLED_AFTER: Duration = Duration::from_secs(5);
+
+/// A file that has not changed for so long before the last change of another one, both by the clock
+/// of their file system, is settled without a second search: a change from now on is later than both.
+const OLDER_BY: Duration = Duration::from_secs(3_600);
 
 /// Bytes of a body before the path.
-const FIXED: usize = 8 + 8 + 8 + 16 + 16 + 8 + 1 + 4;
+const FIXED: usize = 8 + 8 + 8 + 16 + 16 + 8 + 8 + 8 + 1 + 4;
 
 /// Bytes of a record.
 const RECORD: usize = 8 + 4 + Header::LENGTH;
@@ -74,10 +87,40 @@ impl Mark {
         }
     }
 
-    /// Whether nothing has changed the file for a while.
-    fn is_quiet(&self) -> bool {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.modified.max(self.changed) + (QUIET_FOR.as_nanos() as i128) < now.as_nanos() as i128
+    fn last_change(&self) -> i128 {
+        self.modified.max(self.changed)
+    }
+}
+
+/// A moment by the monotonic clock, which the processes of a machine share until it boots.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    boot: u64,
+    nanoseconds: u64,
+}
+
+impl Moment {
+    fn now() -> Self {
+        static BOOT: LazyLock<u64> = LazyLock::new(|| {
+            let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+            let digits = id.replace('-', "");
+            let boot = digits.get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            // Moments of other processes are not compared where the boot has no name.
+            boot.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()))
+        });
+        let time = clock_gettime(ClockId::Monotonic);
+        Self {
+            boot: *BOOT,
+            nanoseconds: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
+        }
+    }
+
+    /// The time since an earlier moment, if that is known.
+    fn since(&self, earlier: &Self) -> Option<Duration> {
+        let nanoseconds = self.nanoseconds.checked_sub(earlier.nanoseconds);
+        nanoseconds
+            .filter(|_| self.boot == earlier.boot)
+            .map(Duration::from_nanos)
     }
 }
 
@@ -93,14 +136,14 @@ struct FoundBlock {
 #[derive(Debug, Clone)]
 pub(crate) struct FileSearch {
     mark: Mark,
+    /// When the file was first seen with this mark.
+    since: Moment,
     /// What was read of the records.
     depth: ScanDepth,
-    /// Whether the file is to be searched again: it has damage, or was not left alone for
-    /// [`QUIET_FOR`] before the search.
+    /// Whether the file is to be searched again by the next run: it has damage, or is not settled.
     again: bool,
-    /// Whether it was left alone for [`QUIET_FOR`] before the search. Not in the file, where
-    /// `again` has it.
-    was_quiet: bool,
+    /// Whether it is settled. Not in the file, where `again` has it.
+    is_settled: bool,
     blocks: Vec<FoundBlock>,
     /// Bytes of its entry.
     bytes: u64,
@@ -121,13 +164,28 @@ pub(crate) enum Change {
 pub(crate) struct Begun {
     path: PathBuf,
     mark: Mark,
-    is_quiet: bool,
+    /// After the file was looked at, and before it is read.
+    at: Moment,
+    /// Whether it is older than another file by [`OLDER_BY`].
+    is_old: bool,
 }
 
 impl Begun {
     /// Whether nothing has changed the file between two beginnings.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.mark == other.mark
+    }
+}
+
+/// Notes which files are older than others by [`OLDER_BY`]. Each file system has a clock of its own.
+fn note_old(begun: &mut [Begun]) {
+    let mut newest: HashMap<u64, i128> = HashMap::new();
+    for Begun { mark, .. } in &*begun {
+        let newest = newest.entry(mark.device).or_insert(i128::MIN);
+        *newest = mark.last_change().max(*newest);
+    }
+    for Begun { mark, is_old, .. } in begun {
+        *is_old = mark.last_change() + OLDER_BY.as_nanos() as i128 <= newest[&mark.device];
     }
 }
 
@@ -248,11 +306,11 @@ impl FoundPositions {
     pub(crate) fn begin(&self, files: &BlockFiles, file: u32) -> Result<Begun, FileError> {
         let path = files.path(file);
         let metadata = std::fs::metadata(path).map_err(|error| error_of(path, error))?;
-        let mark = Mark::new(&metadata, files.key(file));
         Ok(Begun {
-            is_quiet: mark.is_quiet(),
             path: path.to_owned(),
-            mark,
+            mark: Mark::new(&metadata, files.key(file)),
+            at: Moment::now(),
+            is_old: false,
         })
     }
 
@@ -261,6 +319,14 @@ impl FoundPositions {
     pub(crate) fn depth(&self, begun: &Begun) -> ScanDepth {
         let search = self.searches.get(&begun.path);
         search.map_or(ScanDepth::Lengths, |search| search.depth)
+    /// Begins a search of several block files.
+    pub(crate) fn begin_all(&self, files: &BlockFiles, numbers: &[u32]) -> Result<Vec<Begun>, FileError> {
+        let begun = numbers.iter().map(|&file| self.begin(files, file));
+        let mut begun = begun.collect::<Result<Vec<_>, _>>()?;
+        note_old(&mut begun);
+        Ok(begun)
+    }
+
     }
 
     /// The records of the file, if an earlier search was the last that is needed, and nothing has
@@ -276,13 +342,13 @@ impl FoundPositions {
     /// file changes.
     pub(crate) fn change(&self, files: &BlockFiles, file: u32) -> Result<Change, FileError> {
         let begun = self.begin(files, file)?;
-        let Some(FileSearch { mark, was_quiet, .. }) = self.searches.get(&begun.path) else {
+        let Some(FileSearch { mark, is_settled, .. }) = self.searches.get(&begun.path) else {
             return Ok(Change::Some);
         };
         let is_same = mark.key == begun.mark.key && mark.device == begun.mark.device && mark.inode == begun.mark.inode;
         Ok(if !is_same {
             Change::Replaced
-        } else if *was_quiet && *mark == begun.mark {
+        } else if *is_settled && *mark == begun.mark {
             Change::None
         } else {
             Change::Some
@@ -306,10 +372,18 @@ impl FoundPositions {
         let mut search = FileSearch {
             mark: begun.mark,
             depth,
-            again: again || !begun.is_quiet,
-            was_quiet: begun.is_quiet,
+            again: again || !is_settled,
+            is_settled,
+        let before = self
+            .searches
+            .get(&begun.path)
+            .filter(|search| search.mark == begun.mark);
+        let seen_for = before.and_then(|search| Some((search.since, begun.at.since(&search.since)?)));
+        let (since, seen_for) = seen_for.unwrap_or((begun.at, Duration::ZERO));
+        let is_settled = begun.is_old || seen_for >= SETTLED_AFTER;
             blocks: blocks.collect(),
             bytes: 0,
+            since,
         };
         let before = entries.len();
         write_entry(&begun.path, &search, entries);
@@ -507,6 +581,8 @@ fn write_entry(path: &Path, search: &FileSearch, out: &mut Vec<u8>) {
     for block in &search.blocks {
         out.extend(block.offset.to_le_bytes());
         out.extend(block.length.to_le_bytes());
+    out.extend(search.since.boot.to_le_bytes());
+    out.extend(search.since.nanoseconds.to_le_bytes());
         out.extend(block.header.to_bytes());
     }
     let checksum = crc32fast::hash(&out[checksum_at + 4..]);
@@ -541,6 +617,10 @@ fn read_entry(rest: &mut &[u8]) -> Option<(PathBuf, FileSearch)> {
             offset: u64::from_le_bytes(take(&mut record)?),
             length: u32::from_le_bytes(take(&mut record)?),
             header: Header::from_bytes(&take(&mut record)?),
+    let since = Moment {
+        boot: u64::from_le_bytes(take(&mut body)?),
+        nanoseconds: u64::from_le_bytes(take(&mut body)?),
+    };
         })
     };
     let search = FileSearch {
@@ -551,11 +631,12 @@ fn read_entry(rest: &mut &[u8]) -> Option<(PathBuf, FileSearch)> {
         },
         // A byte that this version does not know means a search more, not a wrong answer.
         again: !matches!(read, 1 | 2),
-        was_quiet: matches!(read, 1 | 2),
+        is_settled: matches!(read, 1 | 2),
         blocks: records.iter().map(|record| block(record)).collect::<Option<_>>()?,
         bytes: (8 + length) as u64,
     };
     *rest = after;
+        since,
     Some((PathBuf::from(OsString::from_vec(path.to_vec())), search))
 }
 

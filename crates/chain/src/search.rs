@@ -71,8 +71,8 @@ impl Search<'_> {
             observer.event(&Event::Skipped(skipped));
         }
         let mut entries = Vec::new();
-        for (done, &file) in numbers.iter().enumerate() {
-            let mut begun = positions.begin(self.files, file)?;
+        for (done, mut begun) in positions.begin_all(self.files, numbers)?.into_iter().enumerate() {
+            let file = numbers[done];
             let depth = if self.deep.contains(&file) {
                 ScanDepth::Contents
             } else {

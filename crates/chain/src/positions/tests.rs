@@ -4,6 +4,7 @@ use super::*;
 use blockmill_block::Network;
 use blockmill_blockfiles::{BlockFileWriter, SystemDisk};
 use blockmill_rules::Params;
+use std::time::SystemTime;
 
 /// A folder with a block file that was left alone, and one beside it for the positions.
 struct Folder {
@@ -40,11 +41,8 @@ impl Folder {
     /// As if time had passed since the last change.
     fn begin_later(&self, positions: &FoundPositions) -> Begun {
         let begun = self.begin(positions).unwrap_err();
-        assert!(!begun.is_quiet);
-        Begun {
-            is_quiet: true,
-            ..begun
-        }
+        assert!(!begun.is_old);
+        Begun { is_old: true, ..begun }
     }
 }
 
@@ -72,7 +70,6 @@ fn a_file_that_stays_is_searched_once() {
     let folder = Folder::new();
     let mut positions = folder.open();
     let found = [record(8), record(200)];
-    // What has changed a moment ago may change again without a trace.
     let begun = folder.begin(&positions).unwrap_err();
     note(&mut positions, begun, &found);
     let begun = folder.begin_later(&folder.open());
@@ -93,6 +90,75 @@ fn a_file_that_stays_is_searched_once() {
     let begun = folder.begin_later(&positions);
     note(&mut positions, begun, &found[..1]);
     assert_eq!(folder.begin(&folder.open()).unwrap(), found[..1]);
+}
+
+/// A search counts once an earlier one has seen the file the same, long enough before it; whichever
+/// process that was, but of this boot.
+#[test]
+fn file_is_settled_by_two_searches_apart() {
+    let folder = Folder::new();
+    let at = |seconds: u64| Moment {
+        boot: 1,
+        nanoseconds: seconds * 1_000_000_000,
+    };
+    let note_at = |at| {
+        let mut positions = folder.open();
+        let begun = positions.begin(&folder.files, 0).unwrap();
+        note(&mut positions, Begun { at, ..begun }, &[record(8)]);
+        let change = positions.change(&folder.files, 0).unwrap();
+        let is_known = folder.begin(&folder.open()).is_ok();
+        assert_eq!(is_known, change == Change::None);
+        is_known
+    };
+    assert!(!note_at(at(100)));
+    assert!(!note_at(at(104)));
+    assert!(note_at(at(105)));
+    // A change begins it again, and so does a boot, or a clock that went back.
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(folder.files.path(0))
+        .unwrap();
+    file.set_len(108).unwrap();
+    let other_boot = Moment { boot: 2, ..at(300) };
+    for moment in [at(200), at(204), other_boot, at(206), at(100), at(104)] {
+        assert!(!note_at(moment), "{moment:?}");
+    }
+    assert!(note_at(at(105)));
+}
+
+/// What lay still while another file of the file system changed is trusted at once, by the clock of
+/// the file system, wherever that is. The newest file is not.
+#[test]
+fn file_older_than_another_is_settled() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut files = BlockFiles::new();
+    let now = SystemTime::now();
+    for (number, age) in [(0, 3 * OLDER_BY), (1, OLDER_BY / 2), (2, Duration::ZERO)] {
+        let path = directory.path().join(format!("blk{number:05}.dat"));
+        std::fs::write(&path, []).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_modified(now - age).unwrap();
+    }
+    let numbers = files.add(directory.path()).unwrap();
+    let positions = FoundPositions::default();
+    let of_marks = |change: &dyn Fn(&mut Mark)| {
+        let mut begun: Vec<Begun> = numbers
+            .iter()
+            .map(|&file| positions.begin(&files, file).unwrap())
+            .collect();
+        begun.iter_mut().for_each(|begun| change(&mut begun.mark));
+        note_old(&mut begun);
+        begun.iter().map(|begun| begun.is_old).collect::<Vec<_>>()
+    };
+    // The inodes have changed a moment ago.
+    assert_eq!(of_marks(&|_| ()), [false; 3]);
+    let without_ctime = |mark: &mut Mark| mark.changed = 0;
+    assert_eq!(of_marks(&without_ctime), [true, false, false]);
+    let long_ago = |mark: &mut Mark| (mark.changed, mark.modified) = (0, mark.modified - (1 << 60));
+    assert_eq!(of_marks(&long_ago), [true, false, false]);
+    // File systems of their own have clocks of their own.
+    let apart = |mark: &mut Mark| (mark.changed, mark.device) = (0, mark.inode);
+    assert_eq!(of_marks(&apart), [false; 3]);
 }
 
 /// A reader gets what is appended, and all of a file that is written anew.
@@ -153,7 +219,7 @@ fn a_file_with_damage_is_kept_and_searched_again() {
     assert_eq!(positions.depth(&begun), ScanDepth::Lengths);
     for again in [true, false] {
         let begun = Begun {
-            is_quiet: true,
+            is_old: true,
             ..positions.begin(&folder.files, 0).unwrap()
         };
         entries.clear();
@@ -201,7 +267,8 @@ fn entries_that_no_longer_count_go() {
         let begun = Begun {
             path: folder.files.path(0).to_owned(),
             mark: Mark::new(&std::fs::metadata(folder.files.path(0)).unwrap(), folder.files.key(0)),
-            is_quiet: true,
+            at: Moment::now(),
+            is_old: true,
         };
         note(&mut positions, begun, &many);
         lengths.push(std::fs::metadata(folder.path()).unwrap().len());
