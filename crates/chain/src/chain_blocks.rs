@@ -2,6 +2,7 @@
 //! data of a data directory, or with Core's undo files beside the block files.
 
 mod advance;
+mod connected;
 mod files;
 mod siblings;
 mod undo;
@@ -117,6 +118,8 @@ impl ChainBlocks {
     #[must_use]
     pub fn ending_in(mut self, tip: &BlockHash) -> Option<Self> {
         let id = self.index.find(tip)?;
+        // The caller decides which chain it is.
+        self.wholeness.decide(|_| true);
         let height = self.index.entry(id).height;
         if self.chain.get(height as usize) == Some(&id) {
             self.chain.truncate(height as usize + 1);

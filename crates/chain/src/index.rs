@@ -98,6 +98,11 @@ impl HeaderIndex {
         BlockId::GENESIS
     }
 
+    /// All blocks, in the order in which their headers came.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = BlockId> + Clone + use<> {
+        (0..self.entries.len()).map(BlockId::from_index)
+    }
+
     /// Number of headers.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -145,7 +150,7 @@ impl HeaderIndex {
     /// The parents of all blocks that lie in a file, in the order of the file.
     pub(crate) fn parents_in(&self, file: u32) -> Vec<BlockHash> {
         let mut found = Vec::new();
-        for id in (0..self.entries.len()).map(BlockId::from_index) {
+        for id in self.ids() {
             let parent = self.entry(id).parent;
             let positions = self.positions(id).filter(|position| position.file == file);
             // Genesis has no parent, and no undo data.
@@ -159,8 +164,9 @@ impl HeaderIndex {
     /// The blocks that lie in some files, and in which of them, in the order in which their headers
     /// came.
     pub fn blocks_in(&self, files: &[u32]) -> Vec<(BlockId, u32)> {
-        let ids = (0..self.entries.len()).map(BlockId::from_index);
-        let all = ids.flat_map(|id| self.positions(id).map(move |position| (id, position.file)));
+        let all = self
+            .ids()
+            .flat_map(|id| self.positions(id).map(move |position| (id, position.file)));
         all.filter(|(_, file)| files.contains(file)).collect()
     }
 
@@ -172,6 +178,11 @@ impl HeaderIndex {
     /// blocks are found this is the [best candidate](Self::best_candidate).
     pub fn best_header(&self) -> BlockId {
         self.headers.best().unwrap_or(self.genesis())
+    }
+
+    /// The valid headers with the most work, the block first that was linked first.
+    pub fn best_headers(&self) -> impl Iterator<Item = BlockId> {
+        self.headers.all_best()
     }
 
     /// The block in which the best chain that can be connected ends.

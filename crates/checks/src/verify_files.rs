@@ -134,7 +134,7 @@ fn verify_chain<V: ScriptVerifier + 'static>(
         without_undo_yet: blocks.height() - heights.end(),
         ..FilesReport::default()
     };
-    let mut done = 0;
+    let (mut done, last) = (0, *heights.end());
     let mut take = |run: Run<()>| {
         done += run.heights.count();
         report.totals.add(&run.totals);
@@ -159,6 +159,10 @@ fn verify_chain<V: ScriptVerifier + 'static>(
     report.unverified.sort_by_key(|unverified| unverified.height);
     if options.only.is_none() {
         report.wholeness = blocks.wholeness().clone();
+        if report.unverified.is_empty() && done == count {
+            let is_valid = |hash: &BlockHash| blocks.height_of(hash).is_some_and(|height| height <= last);
+            report.wholeness.decide(is_valid);
+        }
         report.wholeness.join(wholeness_of(&report.unverified));
     }
     report.stopped = (done < count).then_some(Stopped::Before(count - done));

@@ -76,13 +76,22 @@ impl ChainBlocks {
         }
         // Which of two equal chains came first depends on which copies are good.
         chain.resolve_ties(stop);
-        let (index, files) = chain.into_parts();
-        let best = index.best_header();
-        let mut blocks = Self::up_to(index, best);
-        blocks.files = files;
+        let (mut index, mut files) = chain.into_parts();
+        let mut undecided = None;
+        let mut blocks = loop {
+            let best = index.best_header();
+            let mut blocks = Self::up_to(index, best);
+            blocks.files = files;
+            blocks.find_copies();
+            let Some(doubt) = blocks.doubt() else { break blocks };
+            undecided = undecided.or(doubt.undecided);
+            let Some(refused) = doubt.refused else { break blocks };
+            (index, files) = (blocks.index, blocks.files);
+            index.mark_failed(refused);
+        };
         blocks.deep = deep;
-        blocks.find_copies();
         blocks.wholeness = Wholeness::of(&Found {
+            undecided: undecided.as_ref(),
             rejected: &findings.rejected,
             unreadable: &findings.unreadable,
             damages: &findings.damages,

@@ -13,30 +13,29 @@ use blockmill_blockfiles::Record;
 const LOOKS_MAX: usize = 64;
 
 impl ChainBlocks {
-    /// Whether undo data that fits a block of the chain is that of another block with the same
-    /// parent, which lies in the files, too. `looks` counts the blocks that were read.
-    pub(super) fn is_of_sibling(&self, height: u32, block: &Block, undo: &BlockUndo, looks: &mut usize) -> bool {
+    /// Whether undo data that fits a block is that of another block with the same parent, which
+    /// lies in the files, too. `looks` counts the blocks that were read.
+    pub(super) fn is_of_sibling(&self, id: BlockId, block: &Block, undo: &BlockUndo, looks: &mut usize) -> bool {
         if undo.coins().is_empty() || *looks >= LOOKS_MAX {
             return false;
         }
-        let mut siblings = self.sibling_ids(height);
-        siblings.any(|id| {
-            let sibling = self.sibling(id, height, looks);
+        let height = self.index.entry(id).height;
+        self.siblings(id).any(|sibling| {
+            let sibling = self.read_sibling(sibling, height, looks);
             sibling.is_some_and(|sibling| undo.fits(&sibling) && self.is_of_other(height, block, &sibling, undo, looks))
         })
     }
 
-    /// The known blocks that have the parent of a block of the chain.
-    fn sibling_ids(&self, height: u32) -> impl Iterator<Item = BlockId> {
-        let own = self.chain.get(height as usize).copied();
-        let parent = own.and_then(|own| self.index.entry(own).parent);
+    /// The known blocks that have the parent of a block.
+    pub(super) fn siblings(&self, own: BlockId) -> impl Iterator<Item = BlockId> {
+        let parent = self.index.entry(own).parent;
         let children = parent.into_iter().flat_map(|parent| self.index.children(parent));
-        children.filter(move |&id| Some(id) != own)
+        children.filter(move |&id| id != own)
     }
 
     /// Where blocks beside the chain lie whose parents are in it, below the tip.
     pub(crate) fn beside(&self) -> Vec<Record> {
-        let ids = (1..=self.height()).flat_map(|height| self.sibling_ids(height));
+        let ids = self.chain.iter().flat_map(|&id| self.siblings(id));
         let records = ids.flat_map(|id| {
             let (header, hash) = (self.index.header(id), self.index.entry(id).hash);
             let positions = self.index.positions(id);
@@ -47,8 +46,8 @@ impl ChainBlocks {
         records
     }
 
-    /// A block beside the chain.
-    fn sibling(&self, id: BlockId, height: u32, looks: &mut usize) -> Option<Block> {
+    /// Reads a block beside the chain.
+    pub(super) fn read_sibling(&self, id: BlockId, height: u32, looks: &mut usize) -> Option<Block> {
         let hash = &self.index.entry(id).hash;
         self.index.positions(id).find_map(|position| {
             let read = || read_copy(&self.files, position, hash, self.params(), height).ok();
@@ -58,7 +57,14 @@ impl ChainBlocks {
 
     /// Looks for a coin that was made under the outpoint which one of two blocks spends, and not
     /// under that of the other. Whether the first such coin is one that `other` spends.
-    fn is_of_other(&self, height: u32, block: &Block, other: &Block, undo: &BlockUndo, looks: &mut usize) -> bool {
+    pub(super) fn is_of_other(
+        &self,
+        height: u32,
+        block: &Block,
+        other: &Block,
+        undo: &BlockUndo,
+        looks: &mut usize,
+    ) -> bool {
         let inputs = inputs(block).zip(inputs(other)).zip(undo.coins().iter());
         let different = inputs.filter(|((own, others), _)| own != others);
         for ((own, others), coin) in different {

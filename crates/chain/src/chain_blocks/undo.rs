@@ -15,12 +15,12 @@ use std::path::PathBuf;
 
 /// Blocks that a node may have without their undo data: it receives blocks so far ahead of the one
 /// that it connects (Core's `BLOCK_DOWNLOAD_WINDOW`).
-const AHEAD_MAX: u32 = 1024;
+pub(super) const AHEAD_MAX: u32 = 1024;
 
 /// As [`AHEAD_MAX`], without the file of their undo data: it is made for the first block of its
 /// file that is connected. A node asks a peer for so many blocks at a time (Core's
 /// `MAX_BLOCKS_IN_TRANSIT_PER_PEER`).
-const AHEAD_WITHOUT_FILE_MAX: u32 = 16;
+pub(super) const AHEAD_WITHOUT_FILE_MAX: u32 = 16;
 
 /// What is said of a block file without undo data beside it.
 pub(super) const NO_UNDO_FILE: &str = "there is no file of undo data (rev*.dat) beside it";
@@ -189,6 +189,7 @@ impl ChainBlocks {
     fn undo_beside(&self, height: u32, block: &Block, search: &mut UndoSearch) -> Result<BlockUndo, BlockReadError> {
         let magic = self.index.params().magic();
         let mut problem = RevError::NoFile;
+        let id = self.id(height)?;
         while let Some(&BlockCopy { position, rank, .. }) = self.copies(height).get(search.copy) {
             let rank = rank as usize;
             let found = self
@@ -196,7 +197,7 @@ impl ChainBlocks {
                 .find(&self.files, position.file, magic, block, rank, &mut search.cursor);
             match found {
                 // The record that is looked for may come later.
-                Ok(undo) if self.is_of_sibling(height, block, &undo, &mut search.looks) => continue,
+                Ok(undo) if self.is_of_sibling(id, block, &undo, &mut search.looks) => continue,
                 Ok(undo) => return Ok(undo),
                 // The error of any file is more use than that there is no file.
                 Err(error) if problem == RevError::NoFile => problem = error,

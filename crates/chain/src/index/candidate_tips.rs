@@ -61,16 +61,21 @@ impl CandidateTips {
         }
     }
 
+    /// The blocks with the most work, the one first that was linked first.
+    pub(super) fn all_best(&self) -> impl Iterator<Item = BlockId> {
+        let most = self.tips.last().map(|rank| rank.0);
+        let best = self.tips.iter().rev().take_while(move |rank| Some(rank.0) == most);
+        best.map(|rank| rank.2.0)
+    }
+
     /// Whether several blocks have the most work.
     pub(super) fn is_tied(&self) -> bool {
-        let mut best = self.tips.iter().rev().map(|rank| rank.0);
-        // With one tip alone the second is none.
-        best.next() == best.next()
+        self.all_best().nth(1).is_some()
     }
 
     /// The block with the most work; of several the one that was linked first.
     pub(super) fn best(&self) -> Option<BlockId> {
-        self.tips.last().map(|rank| rank.2.0)
+        self.all_best().next()
     }
 
     #[cfg(test)]

@@ -134,7 +134,7 @@ impl HeaderIndex {
 
     /// Links all blocks once more, as their content came.
     fn number_anew(&mut self) {
-        let all = (0..self.entries.len()).map(BlockId::from_index);
+        let all = self.ids();
         (self.candidates, self.headers) = (CandidateTips::default(), CandidateTips::default());
         self.sequence = 0;
         let mut received = Vec::new();
@@ -297,7 +297,7 @@ impl HeaderIndex {
             !copies.is_empty()
         });
         let mut nowhere = Vec::new();
-        for id in (0..self.entries.len()).map(BlockId::from_index) {
+        for id in self.ids() {
             let first = self.entry(id).position();
             if let Some(first) = first.filter(|first| is_forgotten(first.file)) {
                 let next = self.take_copy(id);
@@ -329,7 +329,7 @@ impl HeaderIndex {
     pub(crate) fn forget_failures(&mut self, tip: BlockId) {
         let mut any = false;
         // A parent comes before its children.
-        for id in (0..self.entries.len()).map(BlockId::from_index) {
+        for id in self.ids() {
             if !self.entry(id).failed {
                 continue;
             }

@@ -2,6 +2,7 @@
 //! blocks.
 
 use crate::report::findings::{Leftover, Rejected, Unreadable};
+use blockmill_block::BlockHash;
 use blockmill_blockfiles::{Damage, DamageKind, Skipped};
 use std::fmt;
 use std::mem::discriminant;
@@ -63,6 +64,13 @@ pub enum NotWhole {
         /// The first, in the order of files and offsets.
         first: Leftover,
     },
+    /// Undo files do not tell which of several chains of the most work is valid.
+    Undecided {
+        /// How many blocks may break a rule.
+        blocks: u64,
+        /// The first.
+        first: Leftover,
+    },
 }
 
 impl NotWhole {
@@ -79,6 +87,7 @@ impl NotWhole {
             Self::MissingFiles { .. } => "missing_files",
             Self::Hidden { .. } => "hidden",
             Self::LeftOver { .. } => "left_over",
+            Self::Undecided { .. } => "undecided",
         }
     }
 }
@@ -93,6 +102,7 @@ impl NotWhole {
             Self::MissingFiles { .. } => 3,
             Self::Hidden { .. } => 4,
             Self::LeftOver { .. } => 5,
+            Self::Undecided { .. } => 6,
         }
     }
 
@@ -102,7 +112,8 @@ impl NotWhole {
             Self::Rejected { blocks, .. }
             | Self::Unreadable { blocks, .. }
             | Self::Hidden { blocks, .. }
-            | Self::LeftOver { blocks, .. } => blocks,
+            | Self::LeftOver { blocks, .. }
+            | Self::Undecided { blocks, .. } => blocks,
             Self::Damaged { times, .. } => times,
             Self::MissingFiles { files, .. } => files,
         }
@@ -153,6 +164,13 @@ impl fmt::Display for NotWhole {
                 first.hash,
                 first.parent
             ),
+            Self::Undecided { first, .. } => write!(
+                f,
+                "{}: offset {}: the undo files do not tell whether block {} is valid: others have no less work",
+                first.path.display(),
+                first.offset,
+                first.hash
+            ),
         }
     }
 }
@@ -172,6 +190,8 @@ pub struct Found<'a> {
     pub leftovers: u64,
     /// The first of them in the order of files and offsets.
     pub first_leftover: Option<&'a Leftover>,
+    /// A block that may break a rule, of a chain of the most work.
+    pub undecided: Option<&'a Leftover>,
 }
 
 /// Whether a chain is whole, and why not.
@@ -208,6 +228,10 @@ impl Wholeness {
                 blocks: found.leftovers,
                 first: first.clone(),
             }),
+            found.undecided.map(|first| NotWhole::Undecided {
+                blocks: 1,
+                first: first.clone(),
+            }),
         ];
         Self {
             reasons: reasons.into_iter().flatten().collect(),
@@ -223,6 +247,13 @@ impl Wholeness {
         Self {
             reasons: reason.into_iter().collect(),
         }
+    }
+
+    /// Removes the reason that a block is undecided, if it is decided by now.
+    pub fn decide(&mut self, is_decided: impl Fn(&BlockHash) -> bool) {
+        let is_open =
+            |reason: &NotWhole| !matches!(reason, NotWhole::Undecided { first, .. } if is_decided(&first.hash));
+        self.reasons.retain(is_open);
     }
 
     /// Whether there is no reason why not.

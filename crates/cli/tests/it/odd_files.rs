@@ -5,6 +5,7 @@ mod branches;
 mod copies;
 mod damage;
 mod files;
+mod refused;
 mod undo;
 
 use crate::common::core_folder::made;

@@ -52,7 +52,7 @@ pub enum LoadSnapshotError {
         /// The hash wanted.
         wanted: BlockHash,
     },
-    /// The base block of the snapshot is not in the best chain of headers.
+    /// The base block of the snapshot is in no chain of headers with the most work.
     #[error("block {hash}, the base of the snapshot: {detail}")]
     Base {
         /// The block.
@@ -310,7 +310,8 @@ fn remove_loaded(disk: &dyn Disk, directory: &Path, loading: &Path) {
     }
 }
 
-/// The base block of a snapshot, which must be in the chain of the best header.
+/// The base block of a snapshot, which must be in a chain of headers with the most work. Of several
+/// any may be the valid one.
 fn find_base(index: &HeaderIndex, hash: &BlockHash) -> Result<BlockId, LoadSnapshotError> {
     let missing = |detail: &str| LoadSnapshotError::Base {
         hash: *hash,
@@ -319,7 +320,9 @@ fn find_base(index: &HeaderIndex, hash: &BlockHash) -> Result<BlockId, LoadSnaps
     let base = index
         .find(hash)
         .ok_or_else(|| missing("its header, or one before it, is in none of the sources"))?;
-    if index.ancestor(index.best_header(), index.entry(base).height) != Some(base) {
+    let height = index.entry(base).height;
+    let is_of_best = |best| index.ancestor(best, height) == Some(base);
+    if !index.best_headers().any(is_of_best) {
         return Err(missing("another chain of headers has more work"));
     }
     Ok(base)

@@ -76,6 +76,7 @@ impl ConnectReport {
             missing_files: &self.missing_files,
             leftovers: self.leftovers,
             first_leftover: self.first_leftover.as_ref(),
+            undecided: None,
         })
     }
 }
