@@ -216,6 +216,8 @@ pub struct FoundPositions {
     searches: HashMap<PathBuf, FileSearch>,
     /// None for those of a process alone.
     store: Option<PositionsFile>,
+    /// A folder whose files come after all others.
+    last_folder: Option<PathBuf>,
 }
 
 impl FoundPositions {
@@ -225,7 +227,10 @@ impl FoundPositions {
     /// [`FileError`] if the file is there and cannot be read.
     pub fn open(disk: Arc<dyn Disk>, path: PathBuf) -> Result<Self, FileError> {
         let searches = HashMap::new();
-        let mut positions = Self { searches, store: None };
+        let mut positions = Self {
+            searches,
+            ..Self::default()
+        };
         let mut store = PositionsFile {
             disk,
             path,
@@ -314,11 +319,6 @@ impl FoundPositions {
         })
     }
 
-    /// How deep a search of the file has to be: once records there have hidden others, contents are
-    /// read for good.
-    pub(crate) fn depth(&self, begun: &Begun) -> ScanDepth {
-        let search = self.searches.get(&begun.path);
-        search.map_or(ScanDepth::Lengths, |search| search.depth)
     /// Begins a search of several block files.
     pub(crate) fn begin_all(&self, files: &BlockFiles, numbers: &[u32]) -> Result<Vec<Begun>, FileError> {
         let begun = numbers.iter().map(|&file| self.begin(files, file));
@@ -327,6 +327,11 @@ impl FoundPositions {
         Ok(begun)
     }
 
+    /// How deep a search of the file has to be: once records there have hidden others, contents are
+    /// read for good.
+    pub(crate) fn depth(&self, begun: &Begun) -> ScanDepth {
+        let search = self.searches.get(&begun.path);
+        search.map_or(ScanDepth::Lengths, |search| search.depth)
     }
 
     /// The records of the file, if an earlier search was the last that is needed, and nothing has
@@ -369,11 +374,6 @@ impl FoundPositions {
             length: record.position.length,
             header: record.header,
         });
-        let mut search = FileSearch {
-            mark: begun.mark,
-            depth,
-            again: again || !is_settled,
-            is_settled,
         let before = self
             .searches
             .get(&begun.path)
@@ -381,9 +381,14 @@ impl FoundPositions {
         let seen_for = before.and_then(|search| Some((search.since, begun.at.since(&search.since)?)));
         let (since, seen_for) = seen_for.unwrap_or((begun.at, Duration::ZERO));
         let is_settled = begun.is_old || seen_for >= SETTLED_AFTER;
+        let mut search = FileSearch {
+            mark: begun.mark,
+            since,
+            depth,
+            again: again || !is_settled,
+            is_settled,
             blocks: blocks.collect(),
             bytes: 0,
-            since,
         };
         let before = entries.len();
         write_entry(&begun.path, &search, entries);
@@ -447,10 +452,16 @@ impl FoundPositions {
         searches.map(|(path, search)| (path.as_path(), search.blocks.iter().map(|block| block.header.hash())))
     }
 
+    /// Has a block be read from another file than one in this folder, if it lies in one.
+    pub fn put_last(&mut self, folder: &Path) {
+        self.last_folder = std::fs::canonicalize(folder).ok();
+    }
+
     /// The block files that were searched, in the order of their paths, and what was found in each.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &FileSearch)> {
         let mut searches: Vec<_> = self.searches.iter().collect();
-        searches.sort_unstable_by_key(|(path, _)| *path);
+        let is_last = |path: &Path| self.last_folder.is_some() && self.last_folder.as_deref() == path.parent();
+        searches.sort_unstable_by_key(|(path, _)| (is_last(path), *path));
         searches.into_iter().map(|(path, search)| (path.as_path(), search))
     }
 }
@@ -570,6 +581,8 @@ fn write_entry(path: &Path, search: &FileSearch, out: &mut Vec<u8>) {
     out.extend(mark.modified.to_le_bytes());
     out.extend(mark.changed.to_le_bytes());
     out.extend(mark.key.bytes());
+    out.extend(search.since.boot.to_le_bytes());
+    out.extend(search.since.nanoseconds.to_le_bytes());
     out.push(match (search.depth, search.again) {
         (ScanDepth::Lengths, true) => 0,
         (ScanDepth::Lengths, false) => 1,
@@ -581,8 +594,6 @@ fn write_entry(path: &Path, search: &FileSearch, out: &mut Vec<u8>) {
     for block in &search.blocks {
         out.extend(block.offset.to_le_bytes());
         out.extend(block.length.to_le_bytes());
-    out.extend(search.since.boot.to_le_bytes());
-    out.extend(search.since.nanoseconds.to_le_bytes());
         out.extend(block.header.to_bytes());
     }
     let checksum = crc32fast::hash(&out[checksum_at + 4..]);
@@ -606,6 +617,10 @@ fn read_entry(rest: &mut &[u8]) -> Option<(PathBuf, FileSearch)> {
         changed: i128::from_le_bytes(take(&mut body)?),
         key: XorKey::new(take(&mut body)?),
     };
+    let since = Moment {
+        boot: u64::from_le_bytes(take(&mut body)?),
+        nanoseconds: u64::from_le_bytes(take(&mut body)?),
+    };
     let [read] = take(&mut body)?;
     let path_length = u32::from_le_bytes(take(&mut body)?) as usize;
     let (path, records) = body.split_at_checked(path_length)?;
@@ -617,14 +632,11 @@ fn read_entry(rest: &mut &[u8]) -> Option<(PathBuf, FileSearch)> {
             offset: u64::from_le_bytes(take(&mut record)?),
             length: u32::from_le_bytes(take(&mut record)?),
             header: Header::from_bytes(&take(&mut record)?),
-    let since = Moment {
-        boot: u64::from_le_bytes(take(&mut body)?),
-        nanoseconds: u64::from_le_bytes(take(&mut body)?),
-    };
         })
     };
     let search = FileSearch {
         mark,
+        since,
         depth: match read {
             2 | 3 => ScanDepth::Contents,
             _ => ScanDepth::Lengths,
@@ -636,7 +648,6 @@ fn read_entry(rest: &mut &[u8]) -> Option<(PathBuf, FileSearch)> {
         bytes: (8 + length) as u64,
     };
     *rest = after;
-        since,
     Some((PathBuf::from(OsString::from_vec(path.to_vec())), search))
 }
 

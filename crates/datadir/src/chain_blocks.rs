@@ -2,7 +2,7 @@
 
 use crate::DataDir;
 use crate::error::{OpenError, Remedy, file_error, no_tip_header};
-use crate::files::{HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
+use crate::files::{HEADERS_FILE, KEPT_FOLDER, POSITIONS_FILE, UNDO_FILE};
 use crate::headers_file::{NO_UNDO, RECORD, decode};
 use crate::own_blocks::OWN_FOLDERS;
 use blockmill_block::{Header, Magic};
@@ -34,6 +34,8 @@ impl DataDir {
         let undo = open_undo(&self.file(UNDO_FILE))?;
         let mut found = FoundPositions::read(&self.file(POSITIONS_FILE))?;
         search_own_blocks(self, magic, &mut found)?;
+        // They are copies that go away.
+        found.put_last(&self.file(KEPT_FOLDER));
         Ok(ChainBlocks::connected(index, tip_id, undo, &found))
     }
 

@@ -25,7 +25,7 @@
 //! | `headers.dat` | headers of connected blocks, and the positions of their undo data |
 //! | `places.dat` | where blocks were found in block files |
 //! | `blocks/` | blocks that came through `submit`, in blk form |
-//! | `kept/` | the last blocks of a node that is followed, and those that left the chain |
+//! | `kept/` | the last blocks of the chain, and those that left it |
 //! | `audit.txt` | the last proof of the set, and of which store, written by `blockmill audit` |
 //!
 //! The modules, from the names of these files up:

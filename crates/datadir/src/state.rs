@@ -6,7 +6,7 @@ use crate::error::{OpenError, Remedy, file_error, no_tip_header};
 use crate::files::{BLOCKS_FOLDER, HEADERS_FILE, KEPT_FOLDER, POSITIONS_FILE, UNDO_FILE};
 use crate::own_blocks::{OWN_FOLDERS, OwnBlocks};
 use blockmill_block::{Block, BlockUndo, Header};
-use blockmill_blockfiles::{FileError, Position, has_block_files};
+use blockmill_blockfiles::{FileError, Position, RECORD_HEAD, has_block_files};
 use blockmill_chain::files::SharedFiles;
 use blockmill_chain::index::HeaderIndex;
 use blockmill_chain::positions::FoundPositions;
@@ -27,6 +27,8 @@ pub struct DataState {
     log: ChainLog,
     submitted: OwnBlocks,
     kept: OwnBlocks,
+    /// Whether a file of kept blocks has begun since that was asked last.
+    has_begun_kept: bool,
     /// What is wrong with the undo data, until it is reported.
     undo_problem: Option<String>,
     /// What the store lacks, until it is reported.
@@ -66,6 +68,7 @@ impl DataState {
         let data = Self {
             submitted: own_blocks(BLOCKS_FOLDER, None),
             kept: own_blocks(KEPT_FOLDER, Some(KEPT_FILE_SIZE)),
+            has_begun_kept: false,
             directory,
             log,
             undo_problem,
@@ -140,7 +143,14 @@ impl DataState {
     /// # Errors
     /// [`FileError`].
     pub fn keep(&mut self, block: &Block, files: &SharedFiles) -> Result<Position, FileError> {
-        self.kept.append(block, files)
+        let position = self.kept.append(block, files)?;
+        self.has_begun_kept |= position.offset == RECORD_HEAD;
+        Ok(position)
+    }
+
+    /// Whether a file of kept blocks has begun since the last call.
+    pub fn has_begun_kept_file(&mut self) -> bool {
+        std::mem::take(&mut self.has_begun_kept)
     }
 
     /// Removes a file of kept blocks.

@@ -29,7 +29,7 @@ pub use submit::{Submission, Verdict};
 use crate::pipeline::connect::{self, BranchEnd};
 use crate::pipeline::disconnect::disconnect_tip;
 use crate::pipeline::error::ConnectError;
-use crate::pipeline::keep::Keeper;
+use crate::pipeline::keep::{keep_last, remove_old};
 use crate::pipeline::load::Content;
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::connect_report::{ConnectReport, Halt};
@@ -78,7 +78,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         observer: &mut dyn Observer,
         figures: &mut dyn FiguresObserver,
     ) -> Result<ConnectReport, ConnectError> {
-        self.connect_some(sources, Which::All, None, observer, figures)
+        self.connect_some(sources, Which::All, observer, figures)
     }
 
     /// As [`connect`](Self::connect), for files that were given before: those are searched that
@@ -92,15 +92,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         observer: &mut dyn Observer,
         figures: &mut dyn FiguresObserver,
     ) -> Result<ConnectReport, ConnectError> {
-        self.connect_some(sources, Which::Changed, None, observer, figures)
+        self.connect_some(sources, Which::Changed, observer, figures)
     }
 
-    /// Imports and connects, and has the last blocks kept, if there is a keeper.
+    /// Imports and connects, and retains the last blocks.
     fn connect_some(
         &mut self,
         sources: &[PathBuf],
         which: Which,
-        mut keeper: Option<&mut Keeper>,
         observer: &mut dyn Observer,
         figures: &mut dyn FiguresObserver,
     ) -> Result<ConnectReport, ConnectError> {
@@ -121,19 +120,11 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             (findings, halt) = import_and_connect(pipeline, &mut run, sources, Which::All, &mut own)?;
         }
         findings.merge(own);
-        if let Some(keeper) = keeper.as_mut()
-            && halt == Halt::Finished
-        {
-            // What took long is durable first.
-            if run.chain.height().abs_diff(start_height) > 1 {
-                pipeline.flush(&mut run)?;
-            }
-            keeper.keep_last(pipeline, &mut run)?;
+        if halt == Halt::Finished {
+            keep_last(pipeline, &mut run)?;
         }
         pipeline.flush(&mut run)?;
-        if let Some(keeper) = keeper {
-            keeper.remove_old(&run)?;
-        }
+        remove_old(&mut run)?;
         run.reporter.report_pending();
         let cache = self.coins().counters();
         let figures = self.telemetry.end_run(&totals_before, cache);

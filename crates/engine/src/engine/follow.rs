@@ -2,7 +2,6 @@
 
 use crate::engine::Engine;
 use crate::pipeline::error::ConnectError;
-use crate::pipeline::keep::Keeper;
 use crate::report::connect_report::{ConnectReport, Halt};
 use crate::report::figures::FiguresObserver;
 use blockmill_blockfiles::{FileError, Watch, Woken};
@@ -100,8 +99,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// reported, and tried again.
     ///
     /// The observer hears of each block, and [`caught_up`](Observer::caught_up) when the engine
-    /// waits. The last blocks are kept in the data directory, too: a node that is killed forgets
-    /// some of its own. The report is that of the first run, up to there.
+    /// waits. The report is that of the first run, up to there.
     ///
     /// # Errors
     /// Any [`ConnectError`] of the first run; later those of the data directory. What was flushed
@@ -112,10 +110,9 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         observer: &mut dyn Observer,
         figures: &mut dyn FiguresObserver,
     ) -> Result<ConnectReport, ConnectError> {
-        let mut keeper = Keeper::default();
         // Before the first look, so that no change is missed.
         let mut watch = Watch::new(sources);
-        let first = self.connect_some(sources, Which::All, Some(&mut keeper), observer, figures)?;
+        let first = self.connect_some(sources, Which::All, observer, figures)?;
         figures.ended(&first);
         if first.halt != Halt::Finished {
             return Ok(first);
@@ -137,7 +134,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 is_quiet: woken == Woken::Look,
             };
             let which = if is_retry { Which::All } else { Which::Changed };
-            let looked = self.connect_some(sources, which, Some(&mut keeper), &mut listener, figures);
+            let looked = self.connect_some(sources, which, &mut listener, figures);
             match looked {
                 Ok(report) => {
                     said.error = None;

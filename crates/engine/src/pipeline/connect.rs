@@ -12,6 +12,7 @@
 
 use crate::pipeline::apply::put_in_flight;
 use crate::pipeline::error::ConnectError;
+use crate::pipeline::keep::{first_kept, keep};
 use crate::pipeline::load::{Content, PrefetchedBlock};
 use crate::pipeline::prefetch::Prefetcher;
 use crate::pipeline::resolve::ResolveError;
@@ -58,13 +59,16 @@ pub(crate) fn connect<V: ScriptVerifier + 'static>(
     start: Instant,
 ) -> Result<BranchEnd, ConnectError> {
     let path = run.chain.path_to(target);
+    let best_height = run.chain.index().entry(target).height;
     run.reporter.telemetry.begin_branch(Branch {
         start,
-        best_height: run.chain.index().entry(target).height,
+        best_height,
         bytes_remaining: path.iter().map(|&(_, bytes)| bytes).sum(),
     });
     let prefetcher = Prefetcher::new(&pipeline.loading, path, pipeline.prefetch_bounds());
+    let end = pipeline.limits.height_max.unwrap_or(best_height).min(best_height);
     let mut branch = BranchRun {
+        first_kept: first_kept(end),
         pipeline,
         run,
         prefetcher,
@@ -85,6 +89,8 @@ struct BranchRun<'a, 'r, V: ScriptVerifier + 'static> {
     prefetcher: Prefetcher<V>,
     /// Blocks that are ready and could not be resolved together, or go by themselves.
     one_by_one: VecDeque<PrefetchedBlock>,
+    /// The height from which blocks are retained.
+    first_kept: u32,
 }
 
 impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
@@ -263,6 +269,9 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             return Ok(());
         };
         // Before the tip moves: whatever is flushed can be disconnected.
+        if run.chain.height() >= self.first_kept.saturating_sub(1) {
+            keep(run, first.id, &first.block)?;
+        }
         let undo = match &first.record {
             Some(record) => run.data.append_undo_record(first.block.header(), record)?,
             None => run.data.append_undo(first.block.header(), &first.undo)?,

@@ -42,7 +42,7 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
     if !undo.fits(&block) {
         return Err(missing("its undo data is another block's".to_owned()));
     }
-    // Who has handled the block must be able to undo that.
+    // A consumer of the feed that has handled the block must be able to undo that.
     keep(run, id, &block)?;
     // All errors up to here leave the cache as it was.
     let disconnected = pipeline.change_coins(|cache| resolve::disconnect(&block, &sound.outline, &undo, cache))?;

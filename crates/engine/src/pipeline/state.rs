@@ -23,6 +23,7 @@ use blockmill_pool::{Helpers, ThreadPool, ThreadPoolOptions};
 use blockmill_rules::ScriptVerifier;
 use blockmill_validate::check_pool::CheckPool;
 use blockmill_workqueue::{Help, Options as WorkQueueOptions, WorkQueue};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,6 +106,8 @@ pub(crate) struct Pipeline<V: ScriptVerifier + 'static> {
     pub(super) checks: CheckPool<V>,
     pub(super) in_flight: InFlightBlocks<V>,
     pub(super) flusher: Flusher,
+    /// Blocks that cannot be read to be kept: they are not tried again.
+    pub(super) not_kept: HashSet<BlockId>,
     /// The threads beside the caller's. They end when all that they serve is gone.
     pub(super) thread_pool: ThreadPool,
 }
@@ -188,6 +191,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
             checks,
             in_flight: InFlightBlocks::default(),
             flusher: Flusher::new(settings.flush_interval, settings.flush_mode),
+            not_kept: HashSet::new(),
             thread_pool,
         }
     }

@@ -3,7 +3,7 @@
 
 use super::options;
 use crate::common::grower::Grower;
-use crate::common::{LARGE, Node, figures_of, submit, submit_good, submit_side, write_blocks};
+use crate::common::{LARGE, Node, figures_of, hash_of, submit, submit_good, submit_side, write_blocks};
 use blockmill_block::BlockHash;
 use blockmill_engine::report::Halt;
 use blockmill_engine::{ConnectError, RunOutcome, Verdict};
@@ -288,5 +288,48 @@ fn files_decide_ties_by_their_order_and_a_restart_keeps_its_tip() {
         let report = node.connect(&[seen_last, seen_first]);
         assert_eq!((report.tip, report.totals.disconnected), (winner.hash(), 0));
         assert_eq!(node.figures(), figures_of(winner));
+    }
+}
+
+/// The node has only the better branch: it was pruned, killed or reindexed. The blocks of the other
+/// branch are those that `connect` has retained, as far back as Core retains blocks.
+#[test]
+fn the_branch_left_is_in_no_file_any_more() {
+    let trunk = Grower::of(FORK);
+    for (depth, is_restarted) in [(1, false), (1, true), (10, true), (288, true), (289, true)] {
+        let (mut first, mut second) = (trunk.fork(1), trunk.fork(2));
+        first.grow(depth);
+        second.grow(depth + 1);
+        let mut node = Node::new(options(2, LARGE));
+        let below = write_blocks(&node.file("trunk.dat"), &trunk.chain.blocks);
+        let file = write_blocks(&node.file("first.dat"), first.above(FORK));
+        assert_eq!(node.connect(&[&below, &file]).tip, first.chain.hash());
+        std::fs::remove_file(below).unwrap();
+        std::fs::remove_file(file).unwrap();
+        if is_restarted {
+            node = node.restart();
+        }
+        let file = write_blocks(&node.file("second.dat"), second.above(FORK));
+        if depth <= 288 {
+            let report = node.connect(&[&file]);
+            assert_eq!(
+                (report.tip, report.outcome()),
+                (second.chain.hash(), RunOutcome::Complete)
+            );
+            assert_eq!(node.figures(), figures_of(&second.chain));
+            // And back, with what was retained of both.
+            first.grow(2);
+            let file = write_blocks(&node.file("more.dat"), first.above(FORK + depth));
+            assert_eq!(node.connect(&[&file]).tip, first.chain.hash());
+            assert_eq!(node.figures(), figures_of(&first.chain));
+            continue;
+        }
+        let lost = hash_of(&first.above(FORK)[0]);
+        let refused = node.engine.connect(&[file], &mut ()).unwrap_err();
+        assert!(
+            matches!(refused, ConnectError::CannotDisconnect { hash, .. } if hash == lost),
+            "{refused}"
+        );
+        assert_eq!(node.restart().figures(), figures_of(&first.chain));
     }
 }
