@@ -27,7 +27,7 @@ use blockmill_pool::Helpers;
 use blockmill_rules::{Params, Reject};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Range, RangeInclusive};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Blocks of a run in [`ChainBlocks::for_each_run`] at most: those that were not found have no
 /// length.
@@ -64,6 +64,8 @@ pub struct ChainBlocks {
     files: BlockFiles,
     /// Sorted by height.
     copies: Vec<BlockCopy>,
+    /// A folder of copies that are read only where there are no others.
+    last_folder: Option<PathBuf>,
     /// The undo data of a data directory. None where nothing was connected yet.
     undo: Option<UndoLog>,
     /// The undo files beside the block files.
@@ -118,8 +120,10 @@ impl ChainBlocks {
     #[must_use]
     pub fn ending_in(mut self, tip: &BlockHash) -> Option<Self> {
         let id = self.index.find(tip)?;
-        // The caller decides which chain it is.
-        self.wholeness.decide(|_| true);
+        // The caller decides between chains of equal work. One of more work stays in question.
+        let work = |id: BlockId| self.index.entry(id).work;
+        let is_no_more = |other: &BlockHash| self.index.find(other).is_some_and(|other| work(other) <= work(id));
+        self.wholeness.decide(is_no_more);
         let height = self.index.entry(id).height;
         if self.chain.get(height as usize) == Some(&id) {
             self.chain.truncate(height as usize + 1);
@@ -128,6 +132,7 @@ impl ChainBlocks {
         }
         let mut blocks = Self::up_to(self.index, id);
         blocks.files = self.files;
+        blocks.last_folder = self.last_folder;
         blocks.undo = self.undo;
         blocks.wholeness = self.wholeness;
         blocks.deep = self.deep;
@@ -194,6 +199,7 @@ impl ChainBlocks {
             index,
             files: BlockFiles::new(),
             copies: Vec::new(),
+            last_folder: None,
             undo: None,
             rev_files: RevFiles::default(),
             wholeness: Wholeness::default(),
@@ -242,6 +248,12 @@ impl ChainBlocks {
         self.add_copies(records);
     }
 
+    /// Has a block be read from a file in this folder only if it lies in no other.
+    pub fn put_last(&mut self, folder: &Path) {
+        self.last_folder = std::fs::canonicalize(folder).ok();
+        self.add_copies(Vec::new());
+    }
+
     fn add_copies(&mut self, records: Vec<Record>) {
         let (index, chain) = (&self.index, &self.chain);
         self.copies.extend(records.into_iter().filter_map(|record| {
@@ -254,7 +266,15 @@ impl ChainBlocks {
                 rank: 0,
             })
         }));
-        let order = |copy: &BlockCopy| (copy.height, copy.position.file, copy.position.offset);
+        let is_last = |&file: &u32| {
+            let folder = self.files.path(file).parent();
+            self.last_folder.is_some() && folder == self.last_folder.as_deref()
+        };
+        let last: BTreeSet<u32> = (0..self.files.len() as u32).filter(is_last).collect();
+        let order = |copy: &BlockCopy| {
+            let file = copy.position.file;
+            (copy.height, last.contains(&file), file, copy.position.offset)
+        };
         self.copies.sort_by_key(order);
         // Files that are added later may have been searched before.
         self.copies.dedup_by_key(|copy| (copy.height, copy.position));

@@ -295,6 +295,11 @@ impl ChainState {
         findings
     }
 
+    /// Notes a further copy of a block, which gives the block no other order among its equals.
+    pub fn note_copy(&mut self, id: BlockId, position: Position) {
+        self.index.receive_as(id, position, u64::MAX);
+    }
+
     /// What is said of a header that breaks another rule.
     fn refused(&self, refusal: Refusal<'_>, of_best_chain: bool) -> Rejected {
         let Refusal { record, reject, .. } = refusal;

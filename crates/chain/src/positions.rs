@@ -216,8 +216,6 @@ pub struct FoundPositions {
     searches: HashMap<PathBuf, FileSearch>,
     /// None for those of a process alone.
     store: Option<PositionsFile>,
-    /// A folder whose files come after all others.
-    last_folder: Option<PathBuf>,
 }
 
 impl FoundPositions {
@@ -227,10 +225,7 @@ impl FoundPositions {
     /// [`FileError`] if the file is there and cannot be read.
     pub fn open(disk: Arc<dyn Disk>, path: PathBuf) -> Result<Self, FileError> {
         let searches = HashMap::new();
-        let mut positions = Self {
-            searches,
-            ..Self::default()
-        };
+        let mut positions = Self { searches, store: None };
         let mut store = PositionsFile {
             disk,
             path,
@@ -452,16 +447,10 @@ impl FoundPositions {
         searches.map(|(path, search)| (path.as_path(), search.blocks.iter().map(|block| block.header.hash())))
     }
 
-    /// Has a block be read from another file than one in this folder, if it lies in one.
-    pub fn put_last(&mut self, folder: &Path) {
-        self.last_folder = std::fs::canonicalize(folder).ok();
-    }
-
     /// The block files that were searched, in the order of their paths, and what was found in each.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &FileSearch)> {
         let mut searches: Vec<_> = self.searches.iter().collect();
-        let is_last = |path: &Path| self.last_folder.is_some() && self.last_folder.as_deref() == path.parent();
-        searches.sort_unstable_by_key(|(path, _)| (is_last(path), *path));
+        searches.sort_unstable_by_key(|(path, _)| *path);
         searches.into_iter().map(|(path, search)| (path.as_path(), search))
     }
 }

@@ -34,9 +34,10 @@ impl DataDir {
         let undo = open_undo(&self.file(UNDO_FILE))?;
         let mut found = FoundPositions::read(&self.file(POSITIONS_FILE))?;
         search_own_blocks(self, magic, &mut found)?;
-        // They are copies that go away.
-        found.put_last(&self.file(KEPT_FOLDER));
-        Ok(ChainBlocks::connected(index, tip_id, undo, &found))
+        let mut blocks = ChainBlocks::connected(index, tip_id, undo, &found);
+        // These copies go away in time.
+        blocks.put_last(&self.file(KEPT_FOLDER));
+        Ok(blocks)
     }
 
     /// The times in seconds since 1970 of the blocks of the chain that ends in `tip`, by height.

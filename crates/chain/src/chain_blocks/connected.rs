@@ -43,7 +43,7 @@ enum Trace {
 pub(super) struct Doubt {
     /// The lowest block that the node has not connected while it has connected another one.
     pub(super) refused: Option<BlockId>,
-    /// The block in question, if it may be valid all the same.
+    /// The end of the chain, if that may be valid all the same.
     pub(super) undecided: Option<Leftover>,
 }
 
@@ -78,10 +78,9 @@ impl ChainBlocks {
             .take(RIVALS_MAX)
             .find(|(_, trace)| matches!(trace, Trace::Connected | Trace::Shared));
         let Some((rival, of_rival)) = better else {
-            let undecided = (trace == Trace::Shared).then(|| self.in_question(connected));
-            return undecided.map(|block| Doubt {
+            return (trace == Trace::Shared).then(|| Doubt {
                 refused: None,
-                undecided: Some(block),
+                undecided: Some(self.in_question(tip)),
             });
         };
         let refused = self.id(height + 1).ok()?;
@@ -90,7 +89,7 @@ impl ChainBlocks {
         let is_certain = work(rival) == work(tip) && of_rival == Trace::Connected && without_file == 0;
         Some(Doubt {
             refused: Some(refused),
-            undecided: (!is_certain).then(|| self.in_question(refused)),
+            undecided: (!is_certain).then(|| self.in_question(tip)),
         })
     }
 

@@ -66,9 +66,9 @@ pub enum NotWhole {
     },
     /// Undo files do not tell which of several chains of the most work is valid.
     Undecided {
-        /// How many blocks may break a rule.
+        /// How many chains may break a rule.
         blocks: u64,
-        /// The first.
+        /// The end of the first.
         first: Leftover,
     },
 }
@@ -166,7 +166,7 @@ impl fmt::Display for NotWhole {
             ),
             Self::Undecided { first, .. } => write!(
                 f,
-                "{}: offset {}: the undo files do not tell whether block {} is valid: others have no less work",
+                "{}: offset {}: the undo files do not tell whether the chain up to block {} is valid",
                 first.path.display(),
                 first.offset,
                 first.hash
@@ -190,7 +190,7 @@ pub struct Found<'a> {
     pub leftovers: u64,
     /// The first of them in the order of files and offsets.
     pub first_leftover: Option<&'a Leftover>,
-    /// A block that may break a rule, of a chain of the most work.
+    /// The end of a chain of the most work that may break a rule.
     pub undecided: Option<&'a Leftover>,
 }
 

@@ -104,6 +104,7 @@ fn blocks_that_are_not_found_are_said() {
     damaged[50] ^= 1;
     for bytes in [damaged, Vec::new()] {
         std::fs::write(&path, bytes).unwrap();
+        std::fs::remove_dir_all(data.join("kept")).unwrap();
         let found = doctor(&data).ends_with(3).json();
         let is_said = |part: &serde_json::Value| part["detail"].as_str().unwrap().contains("150 blocks of the chain");
         assert!(found["parts"].as_array().unwrap().iter().any(is_said), "{found:#}");

@@ -157,11 +157,12 @@ fn a_limit_of_file_size_is_an_error() {
             .arg(out.join("set"));
         check(&dump, &["out/set"]);
         for format in ["csv", "jsonl", "parquet"] {
+            let words: &[&str] = if format == "parquet" { &[] } else { &["out/coins"] };
             let mut export = blockmill();
             export
                 .args(["export", "coins", "--format", format, "--data"])
                 .arg(&data);
-            check(export.arg("--out").arg(out.join("coins")), &["out/coins"]);
+            check(export.arg("--out").arg(out.join("coins")), words);
         }
         let mut export = blockmill();
         export

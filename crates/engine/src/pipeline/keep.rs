@@ -37,7 +37,7 @@ pub(crate) fn first_kept(end: u32) -> u32 {
 pub(crate) fn keep(run: &mut Run<'_>, id: BlockId, block: &Block) -> Result<(), ConnectError> {
     if !is_own(run, id) {
         let position = run.data.keep(block, run.chain.files())?;
-        run.chain.receive(id, position, run.reporter.observer);
+        run.chain.note_copy(id, position);
     }
     Ok(())
 }

@@ -178,6 +178,7 @@ fn blocks_that_cannot_be_read_back_stop_a_reorganisation() {
     let first = write_blocks(&node.file("first.dat"), &branches.first.chain.blocks);
     let second = write_blocks(&node.file("second.dat"), &branches.second.chain.blocks);
     node.connect(&[&first]);
+    std::fs::remove_dir_all(node.file("data/kept")).unwrap();
     let mut node = node.restart();
     let away = node.file("away.dat");
     std::fs::rename(&first, &away).unwrap();

@@ -216,6 +216,7 @@ fn a_second_run_over_hidden_blocks() {
     }
     let moved = scratch.join("moved");
     std::fs::rename(&folder, &moved).unwrap();
+    std::fs::remove_dir_all(data.join("kept")).unwrap();
     at_50(&[]).ends_with(3);
     let blocks_there = ["--blocks", moved.to_str().unwrap()];
     answers.push(at_50(&blocks_there).ends_with(0).json()["hash_serialized_3"].clone());

@@ -161,6 +161,7 @@ fn an_earlier_set_from_files_that_were_moved() {
     run(command("connect", &folder).arg("--data").arg(&data)).ends_with(0);
     let moved = scratch.join("moved");
     std::fs::rename(&folder, &moved).unwrap();
+    std::fs::remove_dir_all(data.join("kept")).unwrap();
     let stats = |data: &Path, more: &[&str]| {
         let mut stats = blockmill();
         run(stats

@@ -216,8 +216,13 @@ fn undo_data_of_a_sibling() {
         assert!(data == own[8..own.len() - 32]);
         assert!(of_bytes.to_bytes() == bytes);
     }
+    // The node has connected the other one, and not this one.
     std::fs::write(&rev, [&below[..], &of_other].concat()).unwrap();
-    end_before_undo(&Answers::of(&scratch, &folder), height as u64 - 1);
+    let answers = Answers::of(&scratch, &folder);
+    assert_eq!(answers.statuses(), [0; 3], "{:#?}", answers.verify);
+    assert_eq!(answers.verify.json()["valid"], height);
+    let last: Value = serde_json::from_str(answers.export.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["block_hash"], other.block_hash().to_string());
 }
 
 /// Where the coins of each transaction end in undo data, and where the first begin.
