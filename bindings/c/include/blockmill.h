@@ -103,10 +103,13 @@ const char *blockmill_last_error(void);
 blockmill_validator *blockmill_validator_new(size_t threads, int signatures);
 void blockmill_validator_free(blockmill_validator *validator);
 
-/* Coins by outpoint: those that are there before the block. Coins that the block itself makes are not
+/* A coin that the block itself creates must equal that output, and only a later transaction can spend it.
+ * Every other coin has a lower height than the block. Else it is missing.
+ *
+ * Coins by outpoint: those that are there before the block. Coins that the block itself creates are not
  * needed. */
 blockmill_coins *blockmill_coins_new(void);
-/* Coins in block order: one for each input of each transaction but the coinbase. */
+/* Coins in block order: one for each input of each transaction except the coinbase. */
 blockmill_coins *blockmill_coins_new_in_order(void);
 /* The same, from undo data in Bitcoin Core's form. */
 blockmill_coins *blockmill_coins_from_undo(const uint8_t *undo, size_t length);
@@ -114,7 +117,8 @@ blockmill_coins *blockmill_coins_from_undo(const uint8_t *undo, size_t length);
  * `is_coinbase` whether that was in its coinbase. */
 int blockmill_coins_add(blockmill_coins *coins, const uint8_t *txid, uint32_t vout, int64_t value,
                         uint32_t height, int is_coinbase, const uint8_t *script, size_t length);
-/* Adds the coin of the next input in block order. A coin of height 0 counts as mature. */
+/* Adds the coin of the next input in block order. Height 0 is an unknown height, and such a coin counts as
+ * mature. */
 int blockmill_coins_push(blockmill_coins *coins, int64_t value, uint32_t height, int is_coinbase,
                          const uint8_t *script, size_t length);
 /* Number of coins. */
@@ -166,7 +170,8 @@ uint64_t blockmill_verdict_transactions(const blockmill_verdict *verdict);
 uint64_t blockmill_verdict_inputs(const blockmill_verdict *verdict);
 void blockmill_verdict_free(blockmill_verdict *verdict);
 
-/* Validates a block: BLOCKMILL_OK, BLOCKMILL_INVALID, or an error. The verdict says the rest. */
+/* Validates a block: BLOCKMILL_OK, BLOCKMILL_INVALID, or an error; bytes after the block are one
+ * (BLOCKMILL_DOES_NOT_DECODE). The verdict says the rest. */
 int blockmill_validate_block(blockmill_validator *validator, const uint8_t *block, size_t length,
                              const blockmill_coins *coins, const blockmill_context *context,
                              blockmill_verdict *verdict);

@@ -24,22 +24,22 @@ pub type CoinLookupFn<'a, E> = dyn FnMut(&OutPoint) -> Result<Option<Coin>, E> +
 
 /// The coins that a block spends.
 pub enum GivenCoins<'a, E = Infallible> {
-    /// For each input of each transaction but the coinbase its coin, in block order: Core's undo
-    /// data. A coin without a height counts as mature. Whether an output overwrites a coin does not
-    /// show.
+    /// The coin of each input except the coinbase's, in block order: Core's undo data. A coin
+    /// without a height counts as mature. Whether an output overwrites a coin cannot be seen.
     InOrder(&'a Arc<BlockUndo>),
-    /// The coins as they are before the block, by outpoint. Coins that the block itself makes are
-    /// not asked for.
+    /// The coins as they are before the block, by outpoint. An output of the block itself needs no
+    /// coin; one with the block's height or a greater one must equal it.
     Lookup(&'a mut CoinLookupFn<'a, E>),
 }
 
-/// Whether coins in block order are compared with the outputs of the block itself.
+/// Whether coins in block order are compared with the block that spends them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnCoins {
-    /// A coin that the block itself makes MUST be spent as the block makes it, by a later
-    /// transaction, and no coin MUST be spent twice.
+    /// A coin that the block itself creates MUST equal that output and be spent by a later
+    /// transaction. Every other coin MUST have a lower height than the block, or none. No coin MUST
+    /// be spent twice.
     Compared,
-    /// Sums over the chain show it.
+    /// The caller compares sums over the chain, and the order of creation and spending.
     ByOthers,
 }
 
@@ -55,8 +55,8 @@ struct Ledger<'b, B> {
 enum Source<'b> {
     /// From the block itself.
     Block(CoinRef<'b>),
-    /// From before the block.
-    Before,
+    /// From before the block, where coins have a lower height than this.
+    Before { below: u32 },
     /// There is no such coin, or none any more.
     Nowhere,
 }
@@ -81,9 +81,11 @@ impl<'b, B: AsRef<[u8]>> Ledger<'b, B> {
             return Source::Nowhere;
         }
         match self.makers.get(&outpoint.txid) {
-            // A transaction of the same id may have been in an earlier block (BIP 30).
+            None => Source::Before { below: self.height },
             Some(&maker) if maker < index => self.made(maker, outpoint.vout),
-            _ => Source::Before,
+            // An earlier block with the same transaction does not help: BIP 30 forbids this one, or
+            // the chain is one in which no id repeats.
+            Some(_) => Source::Nowhere,
         }
     }
 
@@ -158,15 +160,15 @@ impl<B: AsRef<[u8]>> BlockCoins for OrderedCoins<'_, B> {
         for (number, (input, coin)) in transaction.inputs().zip(coins.iter()).enumerate() {
             let source = match &mut self.ledger {
                 Some(ledger) => ledger.spend(index, &input.previous_output()),
-                None => Source::Before,
+                None => Source::Before { below: u32::MAX },
             };
             let coin = match source {
-                Source::Before => CoinRef {
+                Source::Before { below } if coin.height < below => CoinRef {
                     is_coinbase: coin.is_coinbase && !is_without_height(&coin),
                     ..coin
                 },
                 Source::Block(made) if is_as_made(&coin, &made) => made,
-                Source::Block(_) | Source::Nowhere => return Ok(Spent::Missing(number)),
+                _ => return Ok(Spent::Missing(number)),
             };
             if some_unknown {
                 self.with_heights.push(coin);
@@ -217,12 +219,14 @@ impl<'a, 'l, B: AsRef<[u8]>, E> LookedUpCoins<'a, 'l, B, E> {
 impl<B: AsRef<[u8]>, E> BlockCoins for LookedUpCoins<'_, '_, B, E> {
     type Error = E;
 
-    fn contains(&mut self, _: usize, transaction: &Transaction<'_>) -> Result<bool, E> {
+    fn contains(&mut self, index: usize, transaction: &Transaction<'_>) -> Result<bool, E> {
         let txid = transaction.txid();
-        for (vout, output) in (0..).zip(transaction.outputs()) {
-            let is_there =
-                !is_unspendable(output.script_pubkey()) && (self.lookup)(&OutPoint { txid, vout })?.is_some();
-            if is_there {
+        for vout in 0..transaction.output_count() as u32 {
+            if let Source::Block(made) = self.ledger.made(index, vout)
+                && let Some(coin) = (self.lookup)(&OutPoint { txid, vout })?
+                // The block's own coin overwrites nothing.
+                && CoinRef::from(&coin) != made
+            {
                 return Ok(true);
             }
         }
@@ -233,13 +237,23 @@ impl<B: AsRef<[u8]>, E> BlockCoins for LookedUpCoins<'_, '_, B, E> {
         self.start = self.coins.len();
         for (number, input) in transaction.inputs().enumerate() {
             let outpoint = input.previous_output();
-            match self.ledger.spend(index, &outpoint) {
-                Source::Block(made) => self.coins.push(made),
-                Source::Before => match (self.lookup)(&outpoint)? {
-                    Some(coin) => self.coins.push(CoinRef::from(&coin)),
-                    None => return Ok(Spent::Missing(number)),
-                },
-                Source::Nowhere => return Ok(Spent::Missing(number)),
+            let source = self.ledger.spend(index, &outpoint);
+            let given = match source {
+                Source::Nowhere => None,
+                _ => (self.lookup)(&outpoint)?,
+            };
+            let given = given.as_ref().map(CoinRef::from);
+            let coin = match source {
+                Source::Before { below } => given.filter(|given| given.height < below),
+                // A lower one is what the block overwrites.
+                Source::Block(made) => given
+                    .is_none_or(|given| given.height < made.height || given == made)
+                    .then_some(made),
+                Source::Nowhere => None,
+            };
+            match coin {
+                Some(coin) => self.coins.push(coin),
+                None => return Ok(Spent::Missing(number)),
             }
         }
         Ok(Spent::All)

@@ -42,8 +42,10 @@ fn has(tool: &str) -> bool {
 fn compile(source: &Path, folder: &TempDir, build: Build) -> PathBuf {
     let stem = source.file_stem().unwrap().to_str().unwrap();
     let program = folder.path().join(format!("{stem}-{build:?}"));
-    let mut compiler = Command::new("cc");
-    compiler.args(["-std=c99", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic"]);
+    let is_cpp = source.extension().is_some_and(|extension| extension == "cpp");
+    let mut compiler = Command::new(if is_cpp { "c++" } else { "cc" });
+    compiler.arg(if is_cpp { "-std=c++17" } else { "-std=c99" });
+    compiler.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic"]);
     if build != Build::Plain {
         compiler.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
     }
@@ -62,7 +64,9 @@ fn compile(source: &Path, folder: &TempDir, build: Build) -> PathBuf {
         if !name.exists() {
             std::fs::copy(built().join("libblockmill.so"), &name).unwrap();
         }
-        compiler.arg(&name).arg("-Wl,-rpath").arg(folder.path());
+        // Not if the program itself calls nothing of it.
+        compiler.arg("-Wl,--as-needed").arg(&name);
+        compiler.arg("-Wl,-rpath").arg(folder.path()).arg("-ldl");
     }
     let output = compiler.output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
@@ -125,19 +129,29 @@ fn the_header_is_c_and_cpp_and_the_libraries_have_all_of_it() {
     }
 }
 
-#[test]
-fn misuse_is_an_error() {
+/// Runs a program with both libraries, and under valgrind.
+fn check_program(name: &str) {
     if !has("cc") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let source = own("tests/programs/misuse.c");
+    let source = own("tests/programs").join(name);
     for build in [Build::Shared, Build::Static] {
         run(&mut Command::new(compile(&source, &folder, build)), 0);
     }
     if has("valgrind") {
         run(valgrind().arg(compile(&source, &folder, Build::Plain)), 0);
     }
+}
+
+#[test]
+fn misuse_is_an_error() {
+    check_program("misuse.c");
+}
+
+#[test]
+fn coins_of_the_block_and_above_it_are_missing() {
+    check_program("coins.c");
 }
 
 /// The full-block tests, and mutated copies: the verdicts of Rust, which are Core's.

@@ -2,8 +2,9 @@
 
 use crate::common::blocks::{Kind, RealBlock, SpentIndex, kind_of, read_all, undo_bytes};
 use crate::common::branches::{branch, genesis};
-use crate::common::{Rng, Run, Scratch, blockmill, on_threads, run};
-use blockmill_block::Coin;
+use crate::common::lying::LyingChain;
+use crate::common::{Rng, Run, Scratch, blockmill, connect, on_threads, record, run, submit_command};
+use blockmill_block::{Coin, hex};
 use blockmill_chaingen::bitcoin::consensus::serialize;
 use std::fs::File;
 use std::path::Path;
@@ -353,4 +354,33 @@ fn files_end_with_the_block_and_its_undo_data() {
     verify_made(&block, endless)
         .ends_with(3)
         .says(&["/dev/zero", "more than"]);
+}
+
+/// As in Core, whose files and `submitblock` go by the end that a block has itself.
+#[test]
+fn bytes_after_a_block_do_not_count_in_block_files_nor_in_submit() {
+    let scratch = Scratch::new();
+    let mut chain = LyingChain::new();
+    for _ in 0..3 {
+        chain.push(Vec::new(), Vec::new());
+    }
+    let folder = chain.write(&scratch, "blocks");
+    let longer = chain
+        .blocks
+        .iter()
+        .map(|block| [&serialize(block)[..], b"more"].concat());
+    let longer: Vec<Vec<u8>> = longer.collect();
+    let records = longer.iter().flat_map(|block| record(LyingChain::magic(), block));
+    std::fs::write(folder.join("blk00000.dat"), records.collect::<Vec<u8>>()).unwrap();
+    let connected = run(&mut connect(&folder, &scratch.join("connected"), "regtest"))
+        .ends_with(0)
+        .json();
+    assert_eq!((&connected["height"], &connected["whole"]), (&3.into(), &true.into()));
+    let mut verify = blockmill();
+    verify.args(["verify", "--network", "regtest", "--json", "--blocks"]);
+    assert_eq!(run(verify.arg(&folder)).ends_with(0).json()["valid"], 3);
+    let lines = longer[1..].iter().map(|block| hex::encode(block) + "\n");
+    let lines = scratch.write("lines", lines.collect::<String>().as_bytes());
+    let submitted = run(submit_command(&scratch.join("submitted")).stdin(File::open(lines).unwrap())).ends_with(0);
+    assert_eq!(submitted.stdout.matches("\"connected\"").count(), 3, "{submitted:#?}");
 }

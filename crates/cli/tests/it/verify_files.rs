@@ -1,8 +1,15 @@
 //! `verify --blocks`: the blocks of block files against the undo data beside them, in the forms in
 //! which Bitcoin Core leaves both.
 
+use crate::common::blocks::undo_bytes;
 use crate::common::core_folder::made;
+use crate::common::lying::LyingChain;
 use crate::common::{Run, Scratch, blockmill, export_blocks_command, hash_of, records, run};
+use blockmill_block::Coin;
+use blockmill_chaingen::bitcoin::consensus::serialize;
+use blockmill_chaingen::bitcoin::hashes::Hash;
+use blockmill_chaingen::bitcoin::{OutPoint, Transaction, Txid};
+use blockmill_chaingen::builder::spend_any;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -115,4 +122,75 @@ fn what_is_wrong_or_missing_is_named() {
         run.stderr.contains("blk00001.dat") && run.stderr.contains("height 130"),
         "{run:#?}"
     );
+}
+
+/// A transaction and the coins that it is said to spend.
+type Spending = (Transaction, Vec<Coin>);
+
+fn coin(value: i64, height: u32) -> Coin {
+    Coin {
+        value,
+        height,
+        is_coinbase: false,
+        script_pubkey: [0x51].into(),
+    }
+}
+
+/// Whether `verify` calls the third block of a chain valid that has these transactions, with what
+/// the undo file says that they spend: in files of blocks, and as a file of its own. Both come to
+/// the same.
+fn is_valid(spendings: &[Spending]) -> bool {
+    let scratch = Scratch::new();
+    let mut chain = LyingChain::new();
+    chain.push(Vec::new(), Vec::new());
+    chain.push(Vec::new(), Vec::new());
+    let (transactions, coins): (Vec<_>, Vec<_>) = spendings.iter().cloned().unzip();
+    chain.push(transactions, coins.clone());
+    let folder = chain.write(&scratch, "blocks");
+    let files = verify(&folder, &[]);
+    let block = scratch.write("block", &serialize(&chain.blocks[3]));
+    let undo = scratch.write("undo", &undo_bytes(&coins));
+    let mut command = blockmill();
+    command.args(["verify", "--network", "regtest", "--height", "3", "--block"]);
+    let one = run(command.arg(block).arg("--undo").arg(undo));
+    assert_eq!(files.status, one.status, "{files:#?} {one:#?}");
+    if files.status == 0 {
+        return true;
+    }
+    for run in [files.ends_with(1), one] {
+        run.says(&["bad-txns-inputs-missingorspent"]);
+    }
+    false
+}
+
+/// Undo data of somebody who wants a block to be valid.
+#[test]
+fn coins_of_the_block_itself_and_of_higher_ones_are_not_there() {
+    let before = OutPoint::new(Txid::from_byte_array([0xaa; 32]), 0);
+    let maker = spend_any(before, 900);
+    let made = OutPoint::new(maker.compute_txid(), 0);
+    let spender = spend_any(made, 800);
+    let true_coin = coin(1_000, 1);
+    for height in [0, 1, 2, 3, 4, 1_000] {
+        let own = coin(900, height);
+        let first = (maker.clone(), vec![true_coin.clone()]);
+        let second = (spender.clone(), vec![own.clone()]);
+        assert_eq!(
+            is_valid(&[first.clone(), second.clone()]),
+            [0, 3].contains(&height),
+            "{height}"
+        );
+        // The other way round.
+        assert!(!is_valid(&[second, first.clone()]), "{height}");
+        // A coin of an earlier block.
+        let with_height = (maker.clone(), vec![coin(1_000, height)]);
+        assert_eq!(is_valid(&[with_height]), height < 3, "{height}");
+    }
+    let first = (maker.clone(), vec![true_coin.clone()]);
+    // Another amount, an output that is not there, and a coin that is spent twice.
+    assert!(!is_valid(&[first.clone(), (spender, vec![coin(901, 3)])]));
+    let nowhere = spend_any(OutPoint { vout: 1, ..made }, 800);
+    assert!(!is_valid(&[first.clone(), (nowhere, vec![coin(900, 3)])]));
+    let again = spend_any(before, 800);
+    assert!(!is_valid(&[first, (again, vec![true_coin])]));
 }

@@ -12,7 +12,9 @@
 //! `BLOCKMILL_TEST_MUTATIONS_EPISODE` the episode to begin with; all are printed, with a histogram
 //! of reasons.
 //!
-//! [`imports`] compares imports of block files in the same way.
+//! [`imports`] compares imports of block files in the same way, and [`given_forms`] validation with
+//! coins in each form that a caller may give them in: `BLOCKMILL_TEST_GIVEN_COINS` sets the number
+//! of blocks.
 //!
 //! Core's log and its main lock are one for the whole process, so one test at a time has Core. No
 //! test elsewhere in this program makes a ChainstateManager.
@@ -22,6 +24,7 @@ mod core_node;
 mod forest;
 #[path = "../../../validate/tests/it/given_chain.rs"]
 mod given_chain;
+mod given_forms;
 mod given_side;
 mod imports;
 mod mutations;
@@ -31,7 +34,9 @@ mod tree;
 mod world;
 
 use blockmill_chaingen::bitcoin::Transaction;
+use blockmill_chaingen::bitcoin::consensus::serialize;
 use candidate::Candidate;
+use given_forms::Forms;
 use random::Random;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -84,6 +89,28 @@ const REASONS: &[&str] = &[
     "time-too-new",
     "time-too-old",
     "unexpected-witness",
+];
+
+/// Blocks whose coins are given in each form, in an ordinary run of the tests.
+const GIVEN_COINS: u64 = 2_000;
+
+/// What must be reached among them: verdicts on true coins, and on coins of which one was changed.
+const GIVEN_OUTCOMES: &[&str] = &[
+    "valid",
+    "bad-cb-amount",
+    "bad-txns-BIP30",
+    "bad-txns-in-belowout",
+    "bad-txns-inputs-duplicate",
+    "bad-txns-inputs-missingorspent",
+    "bad-txns-nonfinal",
+    "bad-txns-premature-spend-of-coinbase",
+    "height: valid",
+    "height: bad-txns-inputs-missingorspent",
+    "coinbase flag: bad-txns-inputs-missingorspent",
+    "amount: valid",
+    "amount: bad-txns-inputs-missingorspent",
+    "script: bad-txns-inputs-missingorspent",
+    "swapped: bad-txns-inputs-missingorspent",
 ];
 
 /// The right to use Core.
@@ -145,6 +172,49 @@ fn verdicts_reasons_and_tips_are_those_of_core() {
         for reason in REASONS {
             let found = histogram.get(*reason).copied().unwrap_or(0);
             assert!(found >= LEAST, "{reason} was reached {found} times");
+        }
+    }
+}
+
+#[test]
+fn given_coins_in_each_form_have_the_verdicts_of_core() {
+    let count = number("BLOCKMILL_TEST_GIVEN_COINS", GIVEN_COINS);
+    if count <= GIVEN_COINS {
+        eprintln!("short: {count} blocks; BLOCKMILL_TEST_GIVEN_COINS sets the number");
+    }
+    let seed = number("BLOCKMILL_TEST_MUTATIONS_SEED", 1);
+    let _core = core();
+    let log = core_node::CoreLog::connect();
+    let mut histogram: BTreeMap<String, u64> = BTreeMap::new();
+    let mut done = 0;
+    for episode in number("BLOCKMILL_TEST_MUTATIONS_EPISODE", 0).. {
+        if done >= count {
+            break;
+        }
+        let mut random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(episode));
+        let mut forms = Forms::new(&log);
+        for _ in 0..EPISODE.min(count - done) {
+            let (block, mutations) = forms.next_block(&mut random);
+            let outcome = forms.judge(&block, &mut random).unwrap_or_else(|difference| {
+                let bytes = serialize(&block);
+                panic!(
+                    "seed {seed}, episode {episode}, mutations {mutations:?}: {difference}\nblock {}",
+                    blockmill_block::hex::encode(&bytes)
+                )
+            });
+            for word in [outcome.verdict].into_iter().chain(outcome.lie) {
+                *histogram.entry(word).or_default() += 1;
+            }
+            done += 1;
+        }
+    }
+    for (outcome, count) in &histogram {
+        eprintln!("{count:>8}  {outcome}");
+    }
+    if count >= GIVEN_COINS {
+        for outcome in GIVEN_OUTCOMES {
+            let found = histogram.get(*outcome).copied().unwrap_or(0);
+            assert!(found >= 5, "{outcome} was reached {found} times");
         }
     }
 }

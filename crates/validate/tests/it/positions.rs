@@ -5,9 +5,11 @@ use blockmill_chaingen::bitcoin::hashes::Hash;
 use blockmill_chaingen::bitcoin::{self, OutPoint, Sequence, Transaction, transaction};
 use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
 use blockmill_rules::Params;
+use blockmill_rules::connect::Overwriting;
 use blockmill_rules::header::HeaderFacts;
 use blockmill_script::{CoreVerifier, Signatures};
 use blockmill_validate::{BlockPosition, GivenCoins, Validator, ValidatorOptions, VerifyBlockError};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -202,7 +204,6 @@ fn a_coin_is_spent_once_and_as_the_block_makes_it() {
         let found = verdict(&chained, &undo(&[&[coin(1, false)], &[wrong]]), &position);
         assert_eq!(reason(found), missing(2, 0));
     }
-    // The second spends what is made after it: that coin is from elsewhere.
     let mut twice = spend_any(outpoint(2), 700);
     twice.input.push(first.input[0].clone());
     let coins = undo(&[&[coin(1, false)], &[coin(1, false), coin(1, false)]]);
@@ -212,11 +213,135 @@ fn a_coin_is_spent_once_and_as_the_block_makes_it() {
     );
     let other_output = spend_any(OutPoint { vout: 1, ..made }, 800);
     let found = verdict(
-        &block([first, other_output]),
-        &undo(&[&[coin(1, false)], &[own]]),
+        &block([first.clone(), other_output.clone()]),
+        &undo(&[&[coin(1, false)], std::slice::from_ref(&own)]),
         &position,
     );
     assert_eq!(reason(found), missing(2, 0));
+    // Before the transaction that makes it, or an output that this one does not make.
+    for (early, heights) in [
+        (second, [0, 1, HEIGHT - 1, HEIGHT, HEIGHT + 1]),
+        (other_output, [0, 1, 50, 99, 100]),
+    ] {
+        for height in heights {
+            let given = Coin { height, ..own.clone() };
+            let coins = undo(&[&[given], &[coin(1, false)]]);
+            let found = verdict(&block([early.clone(), first.clone()]), &coins, &position);
+            assert_eq!(reason(found), missing(1, 0), "{height}");
+        }
+    }
+}
+
+/// The verdict with these coins in block order, and by outpoint.
+fn in_both_forms(
+    block: &Arc<Block>,
+    coins: &[Coin],
+    position: &BlockPosition<'_>,
+) -> [Result<(), VerifyBlockError>; 2] {
+    let spending = block.transactions().skip(1);
+    let outpoints = spending.flat_map(|transaction| transaction.inputs().map(|input| input.previous_output()));
+    let by_outpoint: HashMap<_, _> = outpoints.zip(coins.iter().cloned()).collect();
+    let mut undo = BlockUndo::default();
+    let mut left = coins.iter();
+    for index in 1..block.transaction_count() {
+        for coin in left.by_ref().take(block.input_range(index).len()) {
+            undo.push_coin(CoinRef::from(coin));
+        }
+        undo.end_transaction();
+    }
+    let mut lookup = |outpoint: &blockmill_block::OutPoint| Ok::<_, Infallible>(by_outpoint.get(outpoint).cloned());
+    let found = validator().validate_block(block, GivenCoins::Lookup(&mut lookup), position);
+    [verdict(block, &undo.into(), position), found.map(drop)]
+}
+
+/// A coin that the block does not make itself is of a lower block.
+#[test]
+fn a_coin_is_of_a_lower_height_than_the_block() {
+    let params = regtest();
+    let position = BlockPosition::at_height(&params, HEIGHT);
+    let spending = block([spend_any(outpoint(1), 900)]);
+    for is_coinbase in [false, true] {
+        for height in [HEIGHT, HEIGHT + 1, HEIGHT + 100, (1 << 31) - 1] {
+            for found in in_both_forms(&spending, &[coin(height, is_coinbase)], &position) {
+                assert_eq!(reason(found), (MISSING.to_owned(), Some(1), Some(0)), "{height}");
+            }
+        }
+        for height in [0, 1, HEIGHT - 100] {
+            let found = in_both_forms(&spending, &[coin(height, is_coinbase)], &position);
+            assert_eq!(found, [Ok(()), Ok(())], "{height}");
+        }
+    }
+    let found = in_both_forms(&spending, &[coin(HEIGHT - 1, false)], &position);
+    assert_eq!(found, [Ok(()), Ok(())]);
+}
+
+/// By outpoint, too, where a coin that the block makes is given at all.
+#[test]
+fn an_own_coin_by_outpoint_is_as_the_block_makes_it() {
+    let params = regtest();
+    let first = spend_any(outpoint(1), 900);
+    let made = OutPoint::new(first.compute_txid(), 0);
+    let second = spend_any(made, 800);
+    let chained = block([first.clone(), second.clone()]);
+    let own = Coin {
+        value: 900,
+        ..coin(HEIGHT, false)
+    };
+    let with = |own: &Coin, overwriting| {
+        let position = BlockPosition {
+            overwriting,
+            ..BlockPosition::at_height(&params, HEIGHT)
+        };
+        let [_, by_outpoint] = in_both_forms(&chained, &[coin(1, false), own.clone()], &position);
+        by_outpoint
+    };
+    let allowed = Some(Overwriting::Allowed);
+    assert_eq!(with(&own, None), Ok(()));
+    assert_eq!(with(&own, allowed), Ok(()));
+    let bip30 = ("bad-txns-BIP30".to_owned(), Some(1), None);
+    let missing = |transaction| (MISSING.to_owned(), Some(transaction), Some(0));
+    for wrong in [
+        Coin {
+            value: 901,
+            ..own.clone()
+        },
+        Coin {
+            height: HEIGHT + 1,
+            ..own.clone()
+        },
+        Coin {
+            is_coinbase: true,
+            ..own.clone()
+        },
+        Coin {
+            script_pubkey: [0x52].into(),
+            ..own.clone()
+        },
+    ] {
+        assert_eq!(reason(with(&wrong, None)), bip30);
+        assert_eq!(reason(with(&wrong, allowed)), missing(2));
+    }
+    // A coin that was there before is overwritten.
+    let before = Coin {
+        height: HEIGHT - 1,
+        ..own.clone()
+    };
+    assert_eq!(reason(with(&before, None)), bip30);
+    assert_eq!(with(&before, allowed), Ok(()));
+    // It is never there before the transaction that makes it.
+    let position = BlockPosition {
+        overwriting: allowed,
+        ..BlockPosition::at_height(&params, HEIGHT)
+    };
+    for own in [own, before] {
+        for found in in_both_forms(
+            &block([second.clone(), first.clone()]),
+            &[own, coin(1, false)],
+            &position,
+        ) {
+            assert_eq!(reason(found), missing(1));
+        }
+    }
 }
 
 /// The coin of the block's own coinbase is as young as can be, also where the list has no height.
@@ -264,7 +389,7 @@ fn lists_that_do_not_fit() {
     assert_eq!(verdict(&block, &undo(&[&[coin(0, true)]]), &position), Ok(()));
 }
 
-/// A lookup is asked for what the block does not make, and for what it would overwrite.
+/// A lookup is asked for what the block spends, and for what it would overwrite.
 #[test]
 fn what_a_lookup_is_asked_for() {
     let params = regtest();
@@ -279,8 +404,8 @@ fn what_a_lookup_is_asked_for() {
     let mut position = BlockPosition::at_height(&params, HEIGHT);
     let found = validator().validate_block(&block, GivenCoins::Lookup(&mut lookup), &position);
     assert_eq!(found.unwrap().fees, 200);
-    assert_eq!(asked.len(), 4);
-    position.overwriting = Some(blockmill_rules::connect::Overwriting::Allowed);
+    assert_eq!(asked.len(), 5);
+    position.overwriting = Some(Overwriting::Allowed);
     asked.clear();
     let mut lookup = |outpoint: &blockmill_block::OutPoint| {
         asked.push(*outpoint);
@@ -288,7 +413,7 @@ fn what_a_lookup_is_asked_for() {
     };
     let found = validator().validate_block(&block, GivenCoins::Lookup(&mut lookup), &position);
     assert!(found.is_ok());
-    assert_eq!(asked.len(), 1);
+    assert_eq!(asked.len(), 2);
     // All coins are there, so the block overwrites its own.
     position.overwriting = None;
     let mut lookup = |_: &blockmill_block::OutPoint| Ok::<_, Infallible>(Some(coin(1, false)));
