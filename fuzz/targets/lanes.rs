@@ -216,11 +216,7 @@ fn reference(check: &Check) -> bool {
         Kind::Tweak => {
             let output = XOnlyPublicKey::from_slice(&check.r).ok()?;
             let tweak = Scalar::from_be_bytes(check.s).ok()?;
-            let parity = if check.message[0] & 1 == 1 {
-                Parity::Odd
-            } else {
-                Parity::Even
-            };
+            let parity = Parity::from_u8(check.message[0]).ok()?;
             x_only()?
                 .tweak_add_check(SECP256K1, &output, parity, tweak)
                 .then_some(())

@@ -73,8 +73,8 @@ extern "C" {
 #define BLOCKMILL_CHECK_ECDSA 0
 /* BIP 340: key[1] to key[32] are the x-only public key, message is what is signed. */
 #define BLOCKMILL_CHECK_SCHNORR 1
-/* BIP 341: r and the parity of message[0] are the tweaked point, key[1] to key[32] the inner key, and s
- * is the tweak. */
+/* BIP 341: r is the x coordinate of the tweaked point and message[0] the parity of its y coordinate, 0 or
+ * 1 (no point has another one); key[1] to key[32] are the internal key, and s is the tweak. */
 #define BLOCKMILL_CHECK_TWEAK 2
 
 typedef struct blockmill_validator blockmill_validator;

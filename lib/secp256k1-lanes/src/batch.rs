@@ -166,9 +166,10 @@ fn read(check: &Check) -> Option<Numbers> {
             })
         }
         Kind::Tweak => {
+            let is_parity = check.message[0] <= 1 || is_planted::<u64>(Fault::ParityRange);
             let in_range = is_key && is_below(&r, &P, Fault::RRange) && is_below(&s, &N, Fault::SRange);
-            in_range.then(|| Numbers {
-                result_odd: check.message[0] & 1 == 1,
+            (in_range && is_parity).then(|| Numbers {
+                result_odd: check.message[0] == 1,
                 ..plain
             })
         }
@@ -413,7 +414,7 @@ pub(crate) mod tests {
             key,
             r: bytes(&r),
             s: bytes(&s),
-            message: [7; 32],
+            message: [1; 32],
         }
     }
 
@@ -456,6 +457,14 @@ pub(crate) mod tests {
             assert!(read(kind, good, &ONE, &before(s_end)) && !read(kind, good, &ONE, s_end));
             assert_eq!(read(kind, good, &ZERO, &ONE), !ecdsa);
             assert_eq!(read(kind, good, &ONE, &ZERO), !ecdsa);
+            for byte in 0..=255 {
+                let message = [byte; 32];
+                let check = Check {
+                    message,
+                    ..check(kind, good, ONE, ONE)
+                };
+                assert_eq!(super::read(&check).is_some(), kind != Kind::Tweak || byte <= 1);
+            }
         }
         // The smallest r that stands for one x coordinate alone.
         for (r, unsure) in [(before(&P_MINUS_N), true), (P_MINUS_N, false)] {

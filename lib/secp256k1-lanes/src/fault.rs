@@ -50,6 +50,8 @@ pub(crate) enum Fault {
     SZero,
     /// The first byte of a key.
     KeyPrefix,
+    /// The byte that says the parity of a tweaked point.
+    ParityRange,
     /// An r that may stand for two x coordinates.
     SmallR,
     /// Whether the y that the result demands of the key is a root.

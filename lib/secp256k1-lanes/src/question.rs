@@ -10,9 +10,10 @@ pub enum Kind {
     /// A signature of BIP340: `key[1..]` is the x-only public key, `r` and `s` are the signature,
     /// `message` is what is signed.
     Schnorr = 1,
-    /// A commitment by a tweak (BIP341): the point with the x coordinate `r` and the parity of
-    /// `message[0]` must be that with the x coordinate `key[1..]` and an even y coordinate, plus
-    /// `s` times the generator.
+    /// A commitment by a tweak (BIP341): the point with the x coordinate `r` and the parity
+    /// `message[0]`, 0 for an even y coordinate and 1 for an odd one, must be that with the x
+    /// coordinate `key[1..]` and an even y coordinate, plus `s` times the generator. Any other
+    /// parity is invalid, as in libsecp256k1. The rest of the message is not read.
     Tweak = 2,
 }
 
@@ -29,7 +30,7 @@ pub struct Check {
     pub r: [u8; 32],
     /// The second half of the signature, or the tweak.
     pub s: [u8; 32],
-    /// The message, or the parity of the tweaked point.
+    /// The message, or the parity of the tweaked point in the first byte.
     pub message: [u8; 32],
 }
 

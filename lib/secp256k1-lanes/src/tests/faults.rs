@@ -190,7 +190,7 @@ fn few_multiples() {
         }
         assert!(!verdicts.contains(&Verdict::Valid));
         // Nothing is left for a key without a special case.
-        batch.verify(&[check(message, Kind::Tweak); 4], &mut verdicts);
+        batch.verify(&[check(message & 1, Kind::Tweak); 4], &mut verdicts);
         assert_eq!(verdicts, [Verdict::Invalid; 4]);
     }
     assert!(met > 0);
@@ -287,6 +287,7 @@ fn every_planted_fault_is_found() {
         Fault::SRange,
         Fault::SZero,
         Fault::KeyPrefix,
+        Fault::ParityRange,
         Fault::SmallR,
         Fault::Root,
         Fault::ZeroDenominator,

@@ -226,7 +226,7 @@ impl Tables {
             }
             6..9 => {
                 if check.kind == Kind::Tweak {
-                    check.message[0] ^= 1;
+                    check.message[0] ^= 1 << dice.below(8);
                 } else {
                     flip(&mut check.message, dice);
                 }
@@ -380,9 +380,9 @@ fn schnorr(key: &Point, nonce: &Point, d: Scalar, k: Scalar, message: [u8; 32], 
 fn tweak(key: &Point, output: &Point, dice: &mut Rng) -> Check {
     let is_negated = dice.once_in(2);
     let to = if is_negated { -output.scalar } else { output.scalar };
-    // Only one bit of the message counts.
+    // Only the first byte of the message counts.
     let mut message = if dice.once_in(2) { [0; 32] } else { dice.bytes() };
-    message[0] = message[0] & !1 | u8::from(output.is_odd != is_negated);
+    message[0] = u8::from(output.is_odd != is_negated);
     Check {
         kind: Kind::Tweak,
         key: self::key(dice.next() as u8, &key.x),

@@ -205,16 +205,12 @@ pub(crate) fn reference(secp: &Secp256k1<VerifyOnly>, check: &Check) -> bool {
                 .is_ok()
         }
         Kind::Tweak => {
-            let (Ok(key), Ok(tweak)) = (
+            let (Ok(key), Ok(tweak), Ok(parity)) = (
                 XOnlyPublicKey::from_slice(&check.key[1..]),
                 Tweak::from_be_bytes(check.s),
+                Parity::from_u8(check.message[0]),
             ) else {
                 return false;
-            };
-            let parity = if check.message[0] & 1 == 1 {
-                Parity::Odd
-            } else {
-                Parity::Even
             };
             let Ok(output) = XOnlyPublicKey::from_slice(&check.r) else {
                 return false;

@@ -342,7 +342,7 @@ fn numbers_at_ends(cases: &mut Cases, dice: &mut Rng) {
     for tweak in ends() {
         let mut check = cases.tweak(d, Scalar::from_bytes(&tweak), dice);
         check.s = tweak;
-        for byte in 0..4 {
+        for byte in 0..=u8::MAX {
             check.message[0] = byte;
             cases.add(check);
         }
