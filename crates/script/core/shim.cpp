@@ -11,12 +11,9 @@
 #include <streams.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <new>
 
 // In pubkey.cpp, with external linkage, in no header.
 int ecdsa_signature_parse_der_lax(
@@ -34,21 +31,9 @@ static_assert(script_verify_flags{SCRIPT_VERIFY_TAPROOT}.as_int() == 1 << 17);
 
 namespace {
 
-// Before main, while there is one thread: Core's hashes choose the instructions of this processor.
-struct Start {
-    Start()
-    {
-        SHA256AutoDetect();
-        // EvalScript takes any exception for a script that fails. So an allocation that fails must
-        // not throw; Core sees to that in the same way.
-        if (std::get_new_handler() == nullptr) {
-            std::set_new_handler([] {
-                std::fputs("out of memory while a script is run\n", stderr);
-                std::abort();
-            });
-        }
-    }
-} START;
+// Before main, or while the library is loaded: Core's hashes choose the instructions of this
+// processor. Nothing else may happen here, since the process belongs to whoever loads the library.
+[[maybe_unused]] const bool START = (SHA256AutoDetect(), true);
 
 struct Stopped {
 };
@@ -353,11 +338,16 @@ BlockmillEnd RunScripts(
             transaction.tx, static_cast<unsigned int>(input), spent.nValue,
             transaction.data, transaction.legacy_bytes, run};
         const BlockmillCurrentRun current{run};
+        ScriptError error = SCRIPT_ERR_UNKNOWN_ERROR;
         const bool passed = VerifyScript(
             in.scriptSig, spent.scriptPubKey, &witness,
-            script_verify_flags::from_int(flags), checker, nullptr);
+            script_verify_flags::from_int(flags), checker, &error);
         if (run.stopped) return BLOCKMILL_STOPPED;
-        return passed ? BLOCKMILL_PASSED : BLOCKMILL_FAILED;
+        if (passed) return BLOCKMILL_PASSED;
+        // EvalScript catches every exception, that of a failed allocation included, and says so with
+        // this error. No rule of scripts has it. Core aborts there, in a handler for the whole
+        // process, which is not a library's to set.
+        return error == SCRIPT_ERR_UNKNOWN_ERROR ? BLOCKMILL_ERROR : BLOCKMILL_FAILED;
     } catch (...) {
         return run.stopped ? BLOCKMILL_STOPPED : BLOCKMILL_ERROR;
     }
@@ -444,6 +434,7 @@ int32_t blockmill_script_check(const BlockmillCheck* check) noexcept
     if (check->kind == BLOCKMILL_SCHNORR) {
         return secp256k1_schnorrsig_verify(context, signature, check->message, 32, &key);
     }
+    // No point has another parity than 0 or 1.
     const int parity = check->message[0];
     return secp256k1_xonly_pubkey_tweak_add_check(context, check->r, parity, &key, check->s);
 }

@@ -154,6 +154,41 @@ fn coins_of_the_block_and_above_it_are_missing() {
     check_program("coins.c");
 }
 
+/// Handlers, locale, names that other libraries look for: all as before.
+#[test]
+fn loading_the_library_changes_nothing_in_its_host() {
+    if !has("c++") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(&own("tests/programs/host.cpp"), &folder, Build::Plain);
+    run(Command::new(program).arg(folder.path().join("libblockmill.so.0")), 0);
+}
+
+#[test]
+fn an_allocation_that_fails_is_an_error_and_no_verdict() {
+    if has("c++") {
+        let folder = tempfile::tempdir().unwrap();
+        let program = compile(&own("tests/programs/allocations.cpp"), &folder, Build::Plain);
+        run(&mut Command::new(program), 0);
+    }
+}
+
+/// A name that the library exports takes the place of its host's.
+#[test]
+fn no_names_are_exported_but_those_of_the_header() {
+    if !has("nm") {
+        return;
+    }
+    let mut nm = Command::new("nm");
+    nm.args(["-D", "--defined-only", "--format=just-symbols"]);
+    let output = run(nm.arg(built().join("libblockmill.so")), 0);
+    let names = String::from_utf8_lossy(&output.stdout);
+    let mut names: Vec<&str> = names.lines().collect();
+    names.sort_unstable();
+    assert_eq!(names, of_header().into_keys().collect::<Vec<_>>());
+}
+
 /// The full-block tests, and mutated copies: the verdicts of Rust, which are Core's.
 #[test]
 fn verdicts_are_those_of_rust() {
