@@ -1,14 +1,16 @@
 //! Blocks, transactions and signatures, validated with what is given.
 
+use crate::arguments::{signatures, verifier};
 use crate::chain::params;
 use crate::fault::Fault;
 use crate::reports::{DecodeError, usage};
 use blockmill_block::transaction::OwnedTransaction;
 use blockmill_block::{Block, BlockUndo, Coin, CoinList, CoinRef, OutPoint};
+use blockmill_chain::Signatures;
 use blockmill_rules::connect::Overwriting;
 use blockmill_rules::header::HeaderFacts;
 use blockmill_rules::{Reject, RejectKind, ScriptFlags, spend};
-use blockmill_script::{Check, CoreVerifier, Kind, Signatures};
+use blockmill_script::{Check, CoreVerifier, Kind};
 use blockmill_validate::{
     CollectedCoins, KnownChain, Validator, ValidatorOptions, VerifyBlockError, VerifyTransactionError,
 };
@@ -47,11 +49,14 @@ impl GivenCoins {
                 CollectedCoins::Undo(BlockUndo::decode(&bytes).map_err(no_decoding("undo data"))?.into())
             }
             Self::ByOutPoint(coins) => {
-                let coins = coins.into_iter().map(|(outpoint, given)| {
-                    let outpoint: OutPoint = outpoint.parse().map_err(|error| usage(format!("{error}")))?;
-                    Ok((outpoint, coin(given)?))
-                });
-                CollectedCoins::ByOutPoint(coins.collect::<PyResult<_>>()?)
+                let mut collected = HashMap::with_capacity(coins.len());
+                for (text, given) in coins {
+                    let outpoint: OutPoint = text.parse().map_err(|error| usage(format!("{error}")))?;
+                    if collected.insert(outpoint, coin(given)?).is_some() {
+                        return Err(usage(format!("there are two coins of {outpoint}")));
+                    }
+                }
+                CollectedCoins::ByOutPoint(collected)
             }
             Self::InOrder(coins) => {
                 let mut list = CoinList::default();
@@ -75,18 +80,14 @@ fn left_over(what: &str, whole: usize, read: usize) -> PyResult<()> {
     }
 }
 
-/// A validator, by the name of the way to verify signatures.
-fn validator(threads: usize, signatures: &str) -> PyResult<Validator<CoreVerifier>> {
-    let verifier = match signatures {
-        "kernel" => CoreVerifier::new(Signatures::OneByOne),
-        "lanes" | "auto" => CoreVerifier::new(Signatures::Lanes),
-        other => return Err(usage(format!("signatures: {other:?} is none of auto, kernel, lanes"))),
-    };
+/// A validator, by the word for how signatures are verified.
+fn validator(threads: usize, word: &str) -> PyResult<Validator<CoreVerifier>> {
+    let way = signatures(word)?;
     let options = ValidatorOptions {
         threads,
-        lanes: signatures != "kernel",
+        lanes: way != Signatures::OneByOne,
     };
-    Validator::new(verifier.into(), options).map_err(|error| Fault::Inner(format!("threads: {error}")).into())
+    Validator::new(verifier(way), options).map_err(|error| Fault::Inner(format!("threads: {error}")).into())
 }
 
 fn script_flags(flags: u32) -> PyResult<ScriptFlags> {

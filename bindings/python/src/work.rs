@@ -1,6 +1,6 @@
 //! Audits, and what they say on their way.
 
-use crate::arguments::threads;
+use crate::arguments::{signatures, threads, verifier};
 use crate::chain::{Chain, params};
 use crate::key::Key;
 use crate::reports::{self, AuditFault, PartError, findings, usage};
@@ -8,12 +8,10 @@ use blockmill_audit::{AuditError, AuditedSet, Auditor, ChainOfSet, NamedPart, Pa
 use blockmill_block::Header;
 use blockmill_chain::{Event, Indexing, Level, Observer, Progress, Signatures};
 use blockmill_datadir::UtxoSet;
-use blockmill_script::CoreVerifier;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -159,22 +157,6 @@ fn run_audit<T: Send>(
     work: impl FnOnce(&AtomicBool, &mut dyn Observer) -> Result<T, AuditError> + Send,
 ) -> PyResult<T> {
     run(py, hear, |stop, observer| work(stop, observer).map_err(AuditFault))
-}
-
-fn signatures(name: &str) -> PyResult<Signatures> {
-    match name {
-        "auto" => Ok(Signatures::Auto),
-        "kernel" => Ok(Signatures::OneByOne),
-        "lanes" => Ok(Signatures::Lanes),
-        other => Err(usage(format!("signatures: {other} is none of auto, kernel and lanes"))),
-    }
-}
-
-fn verifier(signatures: Signatures) -> Arc<CoreVerifier> {
-    Arc::new(match signatures {
-        Signatures::OneByOne => CoreVerifier::new(blockmill_script::Signatures::OneByOne),
-        Signatures::Auto | Signatures::Lanes => CoreVerifier::new(blockmill_script::Signatures::Lanes),
-    })
 }
 
 fn headers(bytes: Option<&[u8]>) -> PyResult<Vec<Header>> {

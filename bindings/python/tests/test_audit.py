@@ -210,7 +210,7 @@ def test_an_exception_of_the_callback_ends_it(large: Site) -> None:
     start = time.monotonic()
     with pytest.raises(Enough):
         blockmill.audit(
-            large.blocks, large.snapshot, large.network, threads=1, signatures="kernel", progress=enough
+            large.blocks, large.snapshot, large.network, threads=1, signatures="one-by-one", progress=enough
         )
     assert time.monotonic() - start < 2.0
 
@@ -228,7 +228,7 @@ def test_other_threads_run_meanwhile(large: Site) -> None:
     counting = threading.Thread(target=count)
     counting.start()
     start = time.monotonic()
-    report = blockmill.audit(large.blocks, large.snapshot, large.network, threads=1, signatures="kernel")
+    report = blockmill.audit(large.blocks, large.snapshot, large.network, threads=1, signatures="one-by-one")
     seconds = time.monotonic() - start
     done.set()
     counting.join()
@@ -243,7 +243,7 @@ def test_ctrl_c_ends_it(large: Site) -> None:
         "def say(progress):\n"
         "    if progress.phase == 'blocks': print('on', flush=True)\n"
         f"blockmill.audit({str(large.blocks)!r}, {str(large.snapshot)!r}, 'regtest', threads=1,"
-        " signatures='kernel', progress=say)\n"
+        " signatures='one-by-one', progress=say)\n"
         "print('over', flush=True)\n"
     )
     # A shell's background jobs ignore the signal.

@@ -32,7 +32,7 @@ def client() -> Iterator[Client]:
 
 
 def audit(client: Client, site: Site, **options: Any) -> Report:
-    options = {"part_bytes": 100_000, "signatures": "kernel", **options}
+    options = {"part_bytes": 100_000, "signatures": "one-by-one", **options}
     return cluster_audit.audit(client, site.blocks, site.snapshot, site.network, **options)
 
 

@@ -78,7 +78,7 @@ def real(name: str) -> tuple[bytes, bytes]:
     return path.read_bytes(), path.with_suffix(".undo").read_bytes()
 
 
-@pytest.mark.parametrize("signatures", ["kernel", "lanes", "auto"])
+@pytest.mark.parametrize("signatures", ["one-by-one", "lanes", "auto"])
 def test_a_real_block(signatures: Any) -> None:
     block, undo = real("mainnet_757739")
     verdict = blockmill.validate_block(block, undo, "bitcoin", 757_739, signatures=signatures, threads=2)
@@ -111,9 +111,59 @@ def test_the_first_payment() -> None:
     assert (none.reason, none.transaction, none.input) == ("bad-txns-inputs-missingorspent", 1, 0)
 
 
+# Regtest, height 200. A transaction spends output 0 of aa..aa, and another one the output of the first; in
+# the second block they have changed places.
+IN_ORDER = bytes.fromhex(
+    "040000000707070707070707070707070707070707070707070707070707070707070707d02e62dd4650e792ae1983129e75"
+    "1b1814394ce9d50e83e407b0785a1558a8da004e7253ffff7f20030000000301000000010000000000000000000000000000"
+    "000000000000000000000000000000000000ffffffff0502c8000000ffffffff0100f9029500000000015100000000020000"
+    "0001aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa0000000000ffffffff01840300000000"
+    "000001510000000002000000010b03f90af75cff29bc06c2b70362862ec1c83b351346b8a47f674836e63d10c10000000000"
+    "ffffffff012003000000000000015100000000"
+)
+OUT_OF_ORDER = bytes.fromhex(
+    "040000000707070707070707070707070707070707070707070707070707070707070707b2ddee3aad72a4652eaf287384fa"
+    "91d89e754f8f42bef1fe0173633dab40125c004e7253ffff7f20000000000301000000010000000000000000000000000000"
+    "000000000000000000000000000000000000ffffffff0502c8000000ffffffff0100f9029500000000015100000000020000"
+    "00010b03f90af75cff29bc06c2b70362862ec1c83b351346b8a47f674836e63d10c10000000000ffffffff01200300000000"
+    "00000151000000000200000001aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa0000000000"
+    "ffffffff018403000000000000015100000000"
+)
+
+
+@pytest.mark.parametrize("height", [0, 1, 150, 199, 200, 201, (1 << 31) - 1])
+def test_coins_of_the_block_and_above_it_are_missing(height: int) -> None:
+    def reason(block: bytes, coins: Any) -> tuple[str | None, int | None]:
+        verdict = blockmill.validate_block(block, coins, "regtest", 200)
+        return verdict.reason, verdict.transaction
+
+    missing = "bad-txns-inputs-missingorspent"
+    before = SpentCoin(1_000, b"\x51", 50)
+    own = SpentCoin(900, b"\x51", height)
+    assert reason(IN_ORDER, [before, own]) == ((None, None) if height in (0, 200) else (missing, 2))
+    assert reason(OUT_OF_ORDER, [own, before]) == (missing, 1)
+    lower = (None, None) if height < 200 else (missing, 1)
+    assert reason(IN_ORDER, [before._replace(height=height), own._replace(height=200)]) == lower
+    assert reason(IN_ORDER, {f"{'aa' * 32}:0": before._replace(height=height)}) == lower
+    assert reason(OUT_OF_ORDER, {f"{'aa' * 32}:0": before}) == (missing, 1)
+
+
+def test_the_parity_of_a_tweak_is_0_or_1() -> None:
+    # 3 G is G, tweaked by 2.
+    generator = bytes.fromhex("79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798")
+    tripled = bytes.fromhex("f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9")
+    checks = [
+        SignatureCheck("tweak", generator, tripled, bytes(31) + b"\2", bytes([parity]) * 32)
+        for parity in range(256)
+    ]
+    ways: tuple[Any, ...] = ("one-by-one", "lanes", "auto")
+    for way in ways:
+        assert blockmill.verify_signatures(checks, signatures=way) == [True] + [False] * 255
+
+
 def test_signatures() -> None:
     wrong = SCHNORR._replace(message=bytes([1]) * 32)
-    ways: tuple[Any, ...] = ("kernel", "lanes", "auto")
+    ways: tuple[Any, ...] = ("one-by-one", "lanes", "auto")
     for way in ways:
         holds = blockmill.verify_signatures([SCHNORR, wrong] * 40, signatures=way)
         assert holds == [True, False] * 40
@@ -135,8 +185,10 @@ def test_what_cannot_be_used() -> None:
         {"flags": 1 << 30},
         {"flags": ScriptFlag.WITNESS},
         {"signatures": "neither"},
+        {"signatures": "kernel"},
         {"signet_challenge": b"\x51"},
         {"coins": {"no outpoint": SpentCoin(1, b"")}},
+        {"coins": {f"{'aa' * 32}:1": SpentCoin(1, b""), f"{'AA' * 32}:1": SpentCoin(2, b"")}},
         {"coins": [SpentCoin(1, b"", 1 << 31)]},
     )
     for arguments in wrong:

@@ -112,7 +112,7 @@ __all__ = [
 ]
 
 Verdict = Literal["proved", "refuted", "incomplete"]
-Signatures = Literal["auto", "kernel", "lanes"]
+Signatures = Literal["auto", "one-by-one", "lanes"]
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def audit(
     data: a data directory, instead of snapshot and network.
     resume: a directory in which what is done is kept; a later call goes on with it.
     threads: all cores, if it is None.
-    signatures: how signatures are verified: `auto`, `kernel` or `lanes`.
+    signatures: how signatures are verified: `auto`, `one-by-one` or `lanes`.
     signet_challenge: of a signet with its own one.
     progress: is called with `Progress`, some times a second, on this thread.
     client: a cluster, see `blockmill.distributed.audit`.

@@ -20,7 +20,7 @@ from ._blockmill import validate_block as _validate_block
 from ._blockmill import verify_signatures as _verify_signatures
 from ._blockmill import verify_transaction as _verify_transaction
 
-Signatures = Literal["auto", "kernel", "lanes"]
+Signatures = Literal["auto", "one-by-one", "lanes"]
 
 
 class ScriptFlag(IntFlag):
@@ -52,7 +52,7 @@ class CoinLike(Protocol):
 class SpentCoin(NamedTuple):
     """An output that is spent. `value` is in satoshi, `script` bytes or hex, `height` that of its block.
 
-    In block order a coin of height 0 counts as mature.
+    In block order a coin of height 0 has an unknown height and counts as mature.
     """
 
     value: int
@@ -67,8 +67,8 @@ class SignatureCheck(NamedTuple):
     - `ecdsa`: `key` is a compressed public key, `message` the hash that is signed; `s` is at most half
       of the group's order.
     - `schnorr` (BIP 340): `key` is x-only.
-    - `tweak` (BIP 341): `r` and the parity of `message[0]` are the tweaked point, `key` is the inner key,
-      `s` the tweak.
+    - `tweak` (BIP 341): `r` is the x coordinate of the tweaked point and `message[0]` the parity of its y
+      coordinate, 0 or 1 (no point has another one); `key` is the internal key, `s` the tweak.
     """
 
     kind: Literal["ecdsa", "schnorr", "tweak"]
@@ -152,12 +152,14 @@ def validate_block(
     proof_of_work: bool = True,
     signet_challenge: bytes | None = None,
     threads: int = 1,
-    signatures: Signatures = "kernel",
+    signatures: Signatures = "one-by-one",
 ) -> BlockVerdict:
     """Validates a block with the coins that it spends, by every rule and every script.
 
-    coins: as they are before the block, by outpoint (`"txid:vout"`); or one for each input but the
-    coinbase's, in block order; or the bytes of Core's undo data.
+    coins: as they are before the block, by outpoint (`"txid:vout"`); or one for each input except the
+    coinbase's, in block order; or the bytes of Core's undo data. A coin that the block itself creates
+    must equal that output and is spent by a later transaction; every other coin has a lower height than
+    the block.
     network: `bitcoin` (or `main`), `testnet3`, `testnet4`, `signet` or `regtest`.
     bits: the target that the header must have.
     parent_time, median_time_past: of the parent. Without the median no relative lock is checked.
@@ -167,10 +169,11 @@ def validate_block(
     It shows with coins by outpoint alone.
     flags: of the scripts, see `ScriptFlag`; those of height and hash, if it is None.
     proof_of_work: whether the work is checked, and on signet the block's signature.
-    signatures: `kernel` (libsecp256k1, one by one), or `lanes` and `auto` (many at a time).
+    signatures: `one-by-one` (libsecp256k1 alone), or `lanes` and `auto` (SIMD batches).
 
     What is None is not known, and a rule that needs it is left out. Raises `DecodeError` if the block or
-    undo data does not decode, `UsageError` if an argument cannot be used, or a median time is missing.
+    undo data does not decode or bytes follow it, `UsageError` if an argument cannot be used, or a median
+    time is missing.
     """
     context = {
         "network": network,
@@ -193,7 +196,7 @@ def verify_transaction(
     coins: Coins,
     *,
     flags: int = ScriptFlag.ALL,
-    signatures: Signatures = "kernel",
+    signatures: Signatures = "one-by-one",
 ) -> TransactionVerdict:
     """Runs the scripts of a transaction, which is serialized with its witnesses. No other rule is checked.
 
