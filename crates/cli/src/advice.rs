@@ -7,6 +7,9 @@ use blockmill_engine::ConnectError;
 use blockmill_engine::engine::LoadSnapshotError;
 use blockmill_rules::RejectKind;
 
+/// What helps where records hide blocks that only reading shows.
+pub(crate) const OF_HIDDEN: &str = "run `connect`, then export with --data DIR";
+
 /// What helps against damage.
 pub(crate) fn of_remedy(remedy: Remedy) -> &'static str {
     match remedy {

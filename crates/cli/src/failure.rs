@@ -39,7 +39,7 @@ pub(crate) enum Failure {
     /// A feed does not go on.
     #[error(transparent)]
     Feed(#[from] FeedError),
-    /// Blocks lie inside the records of others.
+    /// Records of blocks hide others, so an export without a data directory may lack blocks.
     #[error("{}", .0.reasons.first().map(ToString::to_string).unwrap_or_default())]
     Hidden(Wholeness),
     /// A signal came before a file was complete.
@@ -185,6 +185,7 @@ impl Failure {
             Self::Connect(error) => advice::of_connect(error),
             Self::LoadSnapshot(error) => advice::of_load(error),
             Self::Store(error) | Self::DumpSnapshot(DumpSnapshotError::Store(error)) => advice::of_store(error),
+            Self::Hidden(_) => Some(advice::OF_HIDDEN),
             _ => None,
         }
     }

@@ -18,7 +18,7 @@ pub(crate) fn say(wholeness: &Wholeness) {
                 fields["parent"] = json!(first.parent.to_string());
                 fields
             }
-            NotWhole::Hidden { blocks, first } | NotWhole::Undecided { blocks, first } => leftover_json(*blocks, first),
+            NotWhole::Undecided { blocks, first } => leftover_json(*blocks, first),
             NotWhole::MissingFiles { files, first } => missing_json(*files, first),
             // It was reported when it was found.
             _ => continue,
@@ -54,7 +54,6 @@ fn missing_json(files: u64, first: &Skipped) -> Value {
 fn advice(reason: &NotWhole) -> Option<&'static str> {
     match reason {
         NotWhole::LeftOver { first, .. } => of_leftover(first),
-        NotWhole::Hidden { .. } => Some("connect reads them"),
         NotWhole::Undecided { .. } => Some("connect validates it, and the next block of the node decides"),
         NotWhole::MissingFiles { .. } => Some("is the disk there that the link leads to?"),
         _ => None,

@@ -108,6 +108,11 @@ impl ChainBlocks {
         &self.wholeness
     }
 
+    /// Whether the chain is that of a data directory, all of whose blocks were found valid.
+    pub fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
     /// The number of files that [`find_hidden`](Self::find_hidden) would read now. It grows while
     /// blocks are read.
     pub fn doubtful_files(&self) -> usize {

@@ -273,22 +273,18 @@ impl GrowingTable {
     /// Keeps what is still true of the table, and removes the rows above.
     fn go_on_with(&mut self, found: Manifest, connection: &Connection, blocks: &ChainBlocks) -> Result<(), Failure> {
         let rows_found = rows_of(&found.partitions);
-        self.manifest.has_hidden = found.has_hidden;
         let table = kept::Table {
             path: &self.path,
             anew: ANEW,
         };
-        let mut kept = Kept::of(found, &table, blocks, *self.heights.end())?;
-        if kept.is_read_again {
-            kept.on_chain.clear();
-        }
+        let kept = Kept::of(found, &table, blocks, *self.heights.end())?;
         let rows_kept = rows_of(&kept.on_chain);
         let last_kept = kept.on_chain.last().map(|partition| partition.to);
         if !self.has_rows(connection, rows_found, rows_kept, last_kept)? {
             let why = format!("{} has not the rows that were written", self.table.name);
             return Err(damaged(&self.path, &why));
         }
-        let is_less = kept.is_read_again || !kept.off_chain.is_empty();
+        let is_less = !kept.off_chain.is_empty();
         if is_less {
             let remove = format!("DELETE FROM {} WHERE rowid > ?", self.table.name);
             let removed = connection.execute(&remove, [rows_kept.cast_signed()]);
@@ -377,8 +373,7 @@ impl GrowingTable {
     }
 
     /// Writes the manifest of the table.
-    fn save(&mut self, connection: &Connection, has_hidden: bool) -> Result<(), Failure> {
-        self.manifest.has_hidden = has_hidden;
+    fn save(&mut self, connection: &Connection) -> Result<(), Failure> {
         self.manifest.join_deep(DEPTH_MAX);
         let (name, manifest) = (self.table.name, self.manifest.to_json()?);
         let row = params![name, manifest, sum_of(name, &manifest)];
@@ -388,19 +383,12 @@ impl GrowingTable {
 }
 
 impl Database {
-    /// Ends all tables. `has_hidden` says whether all blocks are to be read again by whoever goes
-    /// on. Returns what the database has now.
-    pub(crate) fn written(
-        self,
-        mut tables: Vec<GrowingTable>,
-        metadata: &Metadata,
-        has_hidden: bool,
-    ) -> Result<Vec<Written>, Failure> {
+    /// Ends all tables. Returns what the database has now.
+    pub(crate) fn written(self, mut tables: Vec<GrowingTable>, metadata: &Metadata) -> Result<Vec<Written>, Failure> {
         let Self { path, connection, new } = self;
-        let is_other = |table: &GrowingTable| table.is_changed || table.manifest.has_hidden != has_hidden;
-        if new.is_some() || tables.iter().any(is_other) {
+        if new.is_some() || tables.iter().any(|table| table.is_changed) {
             for table in &mut tables {
-                table.save(&connection, has_hidden)?;
+                table.save(&connection)?;
             }
             let end = || {
                 write_metadata(&connection, metadata)?;

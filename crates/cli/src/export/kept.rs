@@ -1,5 +1,6 @@
 //! What of a table that is there is still true of its chain.
 
+use crate::advice;
 use crate::export::manifest::{Manifest, Partition};
 use crate::failure::Failure;
 use blockmill_chain::ChainBlocks;
@@ -16,8 +17,6 @@ pub(crate) struct Kept {
     pub(crate) on_chain: Vec<Partition>,
     /// The others, all of which are above.
     pub(crate) off_chain: Vec<Partition>,
-    /// Whether all blocks are read again, since some may be hidden in others.
-    pub(crate) is_read_again: bool,
 }
 
 /// What a message says of a table that is there.
@@ -47,12 +46,21 @@ impl Kept {
             )));
         }
         let tip = blocks.height();
-        let kept = Self {
-            // Blocks that are known to have been there may be hidden in others.
-            is_read_again: found.has_hidden || off_chain.iter().any(|partition| partition.to > tip),
-            on_chain,
-            off_chain,
-        };
+        // What stays is not read, so what the records of its blocks hide does not show.
+        if let Some(above) = off_chain.last().filter(|last| last.to > tip)
+            && !blocks.is_connected()
+        {
+            return Err(Failure::Corrupt(advice::with_advice(
+                format!(
+                    "{}: the table there goes to height {}, and the chain that the block files show ends at height \
+                     {tip}: records may hide blocks",
+                    table.path.display(),
+                    above.to
+                ),
+                Some(advice::OF_HIDDEN),
+            )));
+        }
+        let kept = Self { on_chain, off_chain };
         kept.check_depth(table, tip)?;
         Ok(kept)
     }

@@ -85,21 +85,12 @@ pub(crate) struct Manifest {
     version: u32,
     #[serde(flatten)]
     description: Description,
-    /// Whether blocks that were read hide others, of which the search of the files knew nothing.
-    /// Whoever goes on reads all of them again.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub(crate) has_hidden: bool,
     /// By height.
     pub(crate) partitions: Vec<Partition>,
     /// Of all the rest, in hex. Manifests of earlier versions have none. In a database it has a
     /// column of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     checksum: Option<String>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 fn word_of(format: TableFormat) -> String {
@@ -193,7 +184,6 @@ impl Manifest {
         Self {
             version: VERSION,
             description,
-            has_hidden: false,
             partitions: Vec::new(),
             checksum: None,
         }

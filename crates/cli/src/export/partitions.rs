@@ -162,11 +162,6 @@ impl<'a> Partitions<'a> {
         self.manifest.write(&self.of.folder)
     }
 
-    /// Notes that the blocks so far hide others: whoever goes on reads all of them again.
-    pub(crate) fn note_hidden(&mut self) {
-        self.manifest.has_hidden = true;
-    }
-
     /// What the rows from a height on rest on, where that is known.
     pub(crate) fn state_at(&self, height: u32) -> Option<Vec<u8>> {
         self.manifest.state_at(height)
@@ -175,8 +170,6 @@ impl<'a> Partitions<'a> {
     /// Keeps what is still true of a table.
     fn go_on_with(&mut self, found: Manifest) -> Result<(), Failure> {
         let last = *self.heights.end();
-        // Until all are read.
-        self.manifest.has_hidden = found.has_hidden;
         let table = kept::Table {
             path: &self.of.path_of(NAME),
             anew: "--force makes the table anew",
@@ -190,9 +183,7 @@ impl<'a> Partitions<'a> {
             remove(&self.of.path_of(partition.file()))?;
         }
         for partition in there {
-            if !kept.is_read_again
-                && self.of.description.partition_at(partition.from, last) == (partition.from..=partition.to)
-            {
+            if self.of.description.partition_at(partition.from, last) == (partition.from..=partition.to) {
                 self.kept.insert(partition.from);
             }
             // One that is not full stays until it is replaced.
@@ -274,15 +265,10 @@ impl<'a> Partitions<'a> {
         self.save()
     }
 
-    /// Ends the table. `has_hidden` says whether all blocks are to be read again by whoever goes
-    /// on. Returns what the folder has now.
-    pub(crate) fn written(mut self, has_hidden: bool) -> Result<Written, Failure> {
-        if self.manifest.has_hidden != has_hidden {
-            self.manifest.has_hidden = has_hidden;
-            self.save()?;
-        }
+    /// Ends the table. Returns what the folder has now.
+    pub(crate) fn written(self) -> Written {
         let partitions = &self.manifest.partitions;
-        Ok(Written {
+        Written {
             row: self.of.table.row,
             rows: rows_of(partitions),
             out: self.of.folder.clone(),
@@ -292,6 +278,6 @@ impl<'a> Partitions<'a> {
                 all: partitions.len() as u64,
                 made: self.made,
             }),
-        })
+        }
     }
 }

@@ -328,8 +328,13 @@ fn another_chain_removes_nothing() {
     let fresh = scratch.join("fresh.sqlite");
     export(&shorter, &out).ends_with(0);
     export(&shorter, &fresh).ends_with(0);
-    // All was read again, since the blocks above may be hidden.
-    check_same(&content(&out), &content(&fresh));
+    // What is deep stays one partition of the manifest.
+    let rows = |path: &Path| {
+        let mut content = content(path);
+        content.remove("blockmill").unwrap();
+        content
+    };
+    check_same(&rows(&out), &rows(&fresh));
     export(&whole, &out).ends_with(0);
     std::fs::remove_file(&fresh).unwrap();
     export(&whole, &fresh).ends_with(0);

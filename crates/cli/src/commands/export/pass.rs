@@ -1,7 +1,7 @@
 //! A pass over the blocks of a chain, with the coins that they spend.
 
+use crate::arguments::chain_of;
 use crate::arguments::export::PassArguments;
-use crate::arguments::{chain_of, is_standard};
 use crate::commands::{cores, open_newest};
 use crate::export::metadata::{Metadata, Origin};
 use crate::export::table::{Written, say_written};
@@ -11,14 +11,14 @@ use crate::progress::EngineMeter;
 use crate::signals;
 use crate::whole;
 use blockmill_block::Network;
-use blockmill_chain::{ChainBlocks, Wholeness};
+use blockmill_chain::ChainBlocks;
 use blockmill_datadir::{ChainId, UtxoSet};
 use blockmill_tables::pass::{Portion, heights};
 use serde_json::json;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The pass that is asked for.
 pub(super) struct Asked<'a> {
@@ -38,14 +38,8 @@ pub(super) struct Pass<'a> {
     out: &'a Path,
     stopped: fn(PathBuf) -> Failure,
     stop: Arc<AtomicBool>,
-    /// Whether the export begins anew where blocks hide others, of which no search knew.
-    begins_anew: bool,
-    /// Whether it has done so.
-    has_begun_anew: bool,
-    /// The number of files that were looked through for hidden blocks.
-    looked_through: AtomicUsize,
-    /// What was found hidden among the blocks that were read.
-    hidden: Mutex<Wholeness>,
+    /// The number of files that were searched for hidden blocks.
+    searched: AtomicUsize,
 }
 
 /// The tables that a pass has written.
@@ -58,11 +52,6 @@ pub(super) struct OfRun<T> {
     pub(super) memory: usize,
     /// The number of the transactions of the run.
     pub(super) transactions: u64,
-}
-
-/// Nothing panics while it is held.
-fn lock(hidden: &Mutex<Wholeness>) -> MutexGuard<'_, Wholeness> {
-    hidden.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The number of blocks of a range.
@@ -81,31 +70,20 @@ impl Pass<'_> {
         (self.stopped)(self.out.to_owned())
     }
 
-    /// Whether blocks that were read, in this pass or before it began anew, hide others.
-    pub(super) fn has_hidden(&self) -> bool {
-        self.has_begun_anew || !lock(&self.hidden).is_whole()
-    }
-
-    /// Looks whether blocks that were read so far hide others. Returns whether some do. Files are
-    /// read again only if others than before may hide blocks.
-    pub(super) fn look_for_hidden(&self) -> Result<bool, Failure> {
+    /// Fails if the records of blocks that were read so far hide others, of which the search of the
+    /// files knew nothing: the chain may go on with those.
+    pub(super) fn check_hidden(&self) -> Result<(), Failure> {
         let doubtful = self.blocks.doubtful_files();
-        // Relaxed: one thread looks.
-        if self.looked_through.swap(doubtful, Ordering::Relaxed) != doubtful {
-            self.find_hidden()?;
+        // Files are searched again only if others than before may hide blocks. Relaxed: only the
+        // thread that takes rows gets here.
+        if self.searched.swap(doubtful, Ordering::Relaxed) == doubtful {
+            return Ok(());
         }
-        Ok(self.has_hidden())
-    }
-
-    fn find_hidden(&self) -> Result<(), Failure> {
-        let hidden = self.blocks.find_hidden(&self.stop)?;
-        let hidden = hidden.ok_or_else(|| self.stopped())?;
-        if self.begins_anew && !hidden.is_whole() {
-            return Err(Failure::Hidden(hidden));
+        let hidden = self.blocks.find_hidden(&self.stop)?.ok_or_else(|| self.stopped())?;
+        match hidden.is_whole() {
+            true => Ok(()),
+            false => Err(Failure::Hidden(hidden)),
         }
-        // What was found before is found again.
-        *lock(&self.hidden) = hidden;
-        Ok(())
     }
 
     /// Ends the command if it is to stop.
@@ -148,7 +126,7 @@ impl Pass<'_> {
             .for_each_run_in(ranges, portion.blocks, cores(), &convert, &mut take);
         // The block that cannot be read may hide others.
         if let Ok(()) | Err(Failure::Block(_)) = done {
-            self.find_hidden()?;
+            self.check_hidden()?;
         }
         done?;
         Ok(transactions)
@@ -198,27 +176,11 @@ pub(super) fn run(
     let arguments = asked.arguments;
     let stop = signals::stop_flag_of_output()?;
     let mut meter = EngineMeter::new();
-    let (mut blocks, network) = open(asked, &stop, &mut meter)?;
-    let mut has_begun_anew = false;
-    loop {
-        let mut pass = pass(asked, blocks, network, &stop)?;
-        pass.has_begun_anew = has_begun_anew;
-        match export(&pass, &mut meter) {
-            // What was written has no name yet, or is looked through again. The chain goes on with
-            // the hidden blocks.
-            Err(Failure::Hidden(_)) => {
-                let again = pass.blocks.with_hidden(&arguments.blocks, &[], &stop, &mut meter)?;
-                blocks = again.ok_or_else(|| (asked.stopped)(arguments.out.clone()))?;
-                has_begun_anew = true;
-            }
-            Ok(written) => {
-                drop(meter);
-                let hidden = std::mem::take(&mut *lock(&pass.hidden));
-                return say(arguments, &pass, &written, hidden);
-            }
-            Err(failure) => return Err(failure),
-        }
-    }
+    let (blocks, network) = open(asked, &stop, &mut meter)?;
+    let pass = pass(asked, blocks, network, &stop)?;
+    let written = export(&pass, &mut meter)?;
+    drop(meter);
+    say(arguments, &pass, &written)
 }
 
 /// The data directory and the block files, as they were given.
@@ -248,21 +210,16 @@ fn pass<'a>(
         out: &arguments.out,
         stopped: asked.stopped,
         stop: Arc::clone(stop),
-        // What standard output has got is not taken back.
-        begins_anew: arguments.data.is_none() && !is_standard(&arguments.out),
-        has_begun_anew: false,
-        looked_through: AtomicUsize::new(0),
-        hidden: Mutex::default(),
+        searched: AtomicUsize::new(0),
     })
 }
 
 /// Reports an export. Returns the exit status.
-fn say(arguments: &PassArguments, pass: &Pass<'_>, tables: &[Written], hidden: Wholeness) -> Result<u8, Failure> {
+fn say(arguments: &PassArguments, pass: &Pass<'_>, tables: &[Written]) -> Result<u8, Failure> {
     let (from, to) = pass.heights.clone().into_inner();
     let tip = pass.blocks.height();
-    let mut wholeness = pass.blocks.wholeness().clone();
-    wholeness.join(hidden);
-    whole::say(&wholeness);
+    let wholeness = pass.blocks.wholeness();
+    whole::say(wholeness);
     if arguments.to.is_none() && to < tip {
         whole::say_without_undo_yet(tip - to, tip);
     }

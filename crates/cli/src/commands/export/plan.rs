@@ -170,7 +170,7 @@ impl Plan {
             layout: Layout::Folders(InFolders { size, existing }),
         };
         // What is refused is refused before blocks are read.
-        for table in plan.folder_tables(None, false).into_iter().flatten() {
+        for table in plan.folder_tables(None).into_iter().flatten() {
             table.read()?;
         }
         Ok(plan)
@@ -225,8 +225,8 @@ impl Plan {
     }
 
     /// The tables of folders, in order, unless each is to be a file. The network is known once
-    /// blocks are. An export that goes over the blocks `again` goes on with what it has written.
-    pub(super) fn folder_tables(&self, network: Option<Network>, again: bool) -> Option<Vec<FolderTable>> {
+    /// blocks are.
+    pub(super) fn folder_tables(&self, network: Option<Network>) -> Option<Vec<FolderTable>> {
         let Layout::Folders(InFolders { size, existing }) = self.layout else {
             return None;
         };
@@ -237,7 +237,7 @@ impl Plan {
                 table,
                 form,
                 description: Description::new(table, form, network, Some(size), self.from),
-                existing: if again { Existing::Append } else { existing },
+                existing,
             }
         };
         Some(self.tables.iter().map(table).collect())

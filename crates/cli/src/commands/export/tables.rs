@@ -17,7 +17,6 @@ use blockmill_chain::ChainBlocks;
 use blockmill_tables::batch::{Batch, Table};
 use blockmill_tables::pass::{Completers, Made, Makers, Portion};
 use blockmill_tables::product::ProductKind;
-use std::cell::Cell;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -91,13 +90,6 @@ impl Output<'_> {
             Self::Folder(partitions) => partitions.end(heights, state),
             #[cfg(feature = "tables")]
             Self::Database(table) => table.end(heights, blocks, state),
-        }
-    }
-
-    /// Notes that the blocks so far hide others.
-    fn note_hidden(&mut self) {
-        if let Self::Folder(partitions) = self {
-            partitions.note_hidden();
         }
     }
 
@@ -232,12 +224,11 @@ impl Tables<'_> {
                 }
             }
             if *is_written && run.end() == heights.end() {
-                // Before a partition is named: whoever goes on does not read its blocks.
-                let has_hidden = keeps_partitions && pass.look_for_hidden()?;
+                // Before a partition is named: a later --append does not read its blocks.
+                if keeps_partitions {
+                    pass.check_hidden()?;
+                }
                 for (number, output) in outputs.iter_mut().enumerate() {
-                    if has_hidden {
-                        output.note_hidden();
-                    }
                     if output.wants(heights) {
                         output.end(heights, &pass.blocks, completers.state(number))?;
                     }
@@ -252,21 +243,20 @@ impl Tables<'_> {
 
     /// Ends all tables before the first one gets its name.
     fn complete(self) -> AllWritten {
-        let has_hidden = self.pass.has_hidden();
         let (mut ended, mut written) = (Vec::new(), Vec::new());
         #[cfg(feature = "tables")]
         let mut growing = Vec::new();
         for output in self.outputs {
             match output {
                 Output::File(file) => ended.push((file.table.row, file.rows, file.out, file.writer.end()?)),
-                Output::Folder(partitions) => written.push(partitions.written(has_hidden)?),
+                Output::Folder(partitions) => written.push(partitions.written()),
                 #[cfg(feature = "tables")]
                 Output::Database(table) => growing.push(*table),
             }
         }
         #[cfg(feature = "tables")]
         if let Some(database) = self.database {
-            return database.written(growing, &self.pass.metadata()?, has_hidden);
+            return database.written(growing, &self.pass.metadata()?);
         }
         let complete = |(row, rows, out, target): (_, _, _, Target)| {
             Ok(Written {
@@ -312,11 +302,10 @@ pub(crate) fn run(kind: ProductKind, arguments: &ExportTablesArguments) -> Resul
         from: plan.from,
         stopped: plan.stopped(),
     };
-    let is_begun = Cell::new(false);
     let portions = plan.tables.iter().map(|table| table.form.portion());
     let portion = portions.min_by_key(|portion| portion.rows).unwrap_or(Portion::ROWS);
     pass::run(&asked, &|pass, meter| {
-        let folders = plan.folder_tables(Some(pass.network), is_begun.get());
+        let folders = plan.folder_tables(Some(pass.network));
         let force = arguments.pass.force;
         #[cfg(feature = "tables")]
         let (database, outputs) = match plan.database(Some(pass.network)) {
@@ -339,7 +328,6 @@ pub(crate) fn run(kind: ProductKind, arguments: &ExportTablesArguments) -> Resul
             #[cfg(feature = "tables")]
             database,
         };
-        is_begun.set(true);
         tables.run(meter)?;
         tables.complete()
     })

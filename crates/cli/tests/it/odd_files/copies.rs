@@ -109,69 +109,47 @@ fn blocks_inside_the_last_record() {
     assert_eq!(answers.connect.json()["height"], TIP);
     assert_eq!(answers.verify.json()["valid"], TIP, "{:#?}", answers.verify);
     assert_eq!(answers.verify.status, 0);
-    // What went to standard output cannot be taken back.
+    let data = scratch.join("odd-data");
+    let of_files = ["--network", "regtest", "--blocks", folder.to_str().unwrap()];
+    let of_data = ["--data", data.to_str().unwrap()];
+    let export = |kind: &str, source: &[&str], more: &str, out: &Path| {
+        let mut export = blockmill();
+        export.args(["export", kind]).args(source).args(more.split_whitespace());
+        run(export.arg("--out").arg(out))
+    };
+    let refused = |kind: &str, more: &str, out: &Path| {
+        export(kind, &of_files, more, out).ends_with(3).says(&[
+            "inside the records of others",
+            "run `connect`, then export with --data DIR",
+        ])
+    };
     assert_eq!(answers.export.status, 3);
-    let exported = |folder: &Path| {
-        let out = scratch.join("rows.jsonl");
-        let mut export = blockmill();
-        export.args(["export", "blocks", "--network", "regtest", "--force", "--out"]);
-        run(export.arg(&out).arg("--blocks").arg(folder)).ends_with(0);
-        std::fs::read(&out).unwrap()
-    };
-    let rows = exported(&folder);
-    // Partitions that had a name before are looked through again.
-    let partitioned = |name: &str| {
-        let out = scratch.join(name);
-        let mut export = blockmill();
-        export.args(["export", "outputs", "--network", "regtest", "--format", "jsonl"]);
-        export
-            .args(["--partition", "30", "--append", "--out"])
-            .arg(&out)
-            .arg("--blocks");
-        run(export.arg(&folder)).ends_with(0);
-        let names = [
-            "0000000-0000029.jsonl",
-            "0000090-0000119.jsonl",
-            "0000120-0000149.jsonl",
-        ];
-        names.map(|name| std::fs::read(out.join(name)).unwrap())
-    };
-    let partitions = partitioned("hidden");
-    // What goes on with them reads all blocks again.
-    assert!(partitions == partitioned("hidden"));
-    // And so does what goes on with a database, in which all comes in one step.
-    let database = |name: &str| {
-        let out = scratch.join(name);
-        let mut export = blockmill();
-        export.args(["export", "outputs", "--network", "regtest", "--append", "--out"]);
-        run(export.arg(&out).arg("--blocks").arg(&folder)).ends_with(0);
-        let rows = "SELECT count(*), count(DISTINCT height), max(height) FROM outputs";
-        let rows = rusqlite::Connection::open(out).unwrap().query_row(rows, [], |row| {
-            Ok((row.get::<_, u32>(0)?, row.get::<_, u32>(1)?, row.get::<_, u32>(2)?))
-        });
-        rows.unwrap()
-    };
-    let first = database("hidden.sqlite");
-    assert_eq!(first.1, first.2 + 1);
-    assert_eq!(database("hidden.sqlite"), first);
-    // Also where a table goes over the blocks below the first one before.
-    let filters = |from: &str, out: &str| {
-        let mut export = blockmill();
-        export.args([
-            "export",
-            "filters",
-            "--network",
-            "regtest",
-            "--format",
-            "csv",
-            "--force",
+    // Nothing that rests on the blocks that the search shows gets a name, in no form of table.
+    let (rows, partitions) = (scratch.join("rows.jsonl"), scratch.join("partitions"));
+    let database = scratch.join("database.sqlite");
+    refused("blocks", "", &rows);
+    refused("outputs", "--append", &database);
+    refused("filters", "--from 50 --format csv", Path::new("-"));
+    refused("filters", "--from 100 --format csv", &scratch.join("filters.csv"));
+    for _ in 0..2 {
+        refused("outputs", "--append --partition 30 --format jsonl", &partitions);
+        assert!(!partitions.join("0000090-0000119.jsonl").exists());
+    }
+    for absent in ["rows.jsonl", "database.sqlite", "filters.csv"] {
+        assert!(!scratch.join(absent).exists(), "{absent}");
+    }
+    // The data directory knows them. What was written before goes on.
+    export("blocks", &of_data, "", &rows).ends_with(0);
+    export("outputs", &of_data, "--append", &partitions).ends_with(0);
+    export("outputs", &of_data, "--append", &database).ends_with(0);
+    // The chain of the search ends below those tables: to go on would remove rows.
+    for (more, out) in [("--append", &partitions), ("--append", &database)] {
+        export("outputs", &of_files, more, out).ends_with(3).says(&[
+            "goes to height 140",
+            "ends at height 100",
+            "then export with --data DIR",
         ]);
-        run(export.args(["--from", from, "--out", out, "--blocks"]).arg(&folder))
-    };
-    assert_eq!(filters("50", "-").status, 3);
-    let out = scratch.join("filters.csv");
-    filters("100", out.to_str().unwrap()).ends_with(0);
-    assert_eq!(std::fs::read_to_string(out).unwrap().lines().count(), 42);
+    }
     let snapshot = scratch.join("utxo.dat");
     let mut dump = blockmill();
     dump.args(["snapshot", "dump", "--data"]);
@@ -181,8 +159,19 @@ fn blocks_inside_the_last_record() {
     let audited = run(audit.arg(&snapshot).arg("--blocks").arg(&folder)).ends_with(0);
     assert_eq!(audited.json()["verdict"], "proved");
     write(&folder, &[&blocks.concat()]);
-    assert!(rows == exported(&folder));
-    assert!(partitions == partitioned("plain"));
+    let plain = scratch.join("plain");
+    export("blocks", &of_files, "--format jsonl", &plain).ends_with(0);
+    assert!(std::fs::read(&rows).unwrap() == std::fs::read(&plain).unwrap());
+    std::fs::remove_file(&plain).unwrap();
+    export("outputs", &of_files, "--partition 30 --format jsonl", &plain).ends_with(0);
+    for name in [
+        "0000000-0000029.jsonl",
+        "0000090-0000119.jsonl",
+        "0000120-0000149.jsonl",
+    ] {
+        let read = |folder: &Path| std::fs::read(folder.join(name)).unwrap();
+        assert!(read(&partitions) == read(&plain), "{name}");
+    }
 }
 
 /// Blocks that lie inside the record of another: a second run has the same answer, and earlier sets
