@@ -1,20 +1,17 @@
 //! A file that gets its name when it is complete.
 //!
-//! Until then it is called `NAME.incomplete`, and the process that writes it holds a lock on it.
-//! The lock tells a file in writing from one that a killed process has left: the system gives the
-//! lock of a dead process back.
-//!
-//! - A process that finds the lock taken is refused.
-//! - Only the holder of the lock removes or renames the file. So a process that has the lock, and
-//!   sees its file under the name, has the name for itself.
-//! - What is left of a dead process is removed, not emptied: the file may have another name, too.
+//! Until then it is called `NAME.incomplete`, and the process that writes it holds a lock on it,
+//! which the system releases when the process ends. So a second writer can tell a file in writing,
+//! and is refused, from one that a killed process left, and removes it. It does not truncate that
+//! one: the file may have another name, too.
 
 use crate::FileError;
-use crate::disk::sync_directory;
-use std::fs::{File, OpenOptions, TryLockError};
+use crate::disk::{Disk, SystemDisk};
+use std::fs::{File, OpenOptions, TryLockError, symlink_metadata};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use tempfile::TempPath;
 
 /// What the name of an unfinished file ends with.
 const ENDING: &str = "incomplete";
@@ -25,8 +22,8 @@ const MODE: u32 = 0o666;
 /// Permissions of a file that its owner alone can read.
 const PRIVATE_MODE: u32 = 0o600;
 
-/// How often the temporary name is tried. Another try is due only where another process comes and
-/// goes at the same moment.
+/// How often the temporary name is tried. Another try is due only where another process creates and
+/// removes it at the same moment.
 const ATTEMPTS: u32 = 100;
 
 /// A file that is not complete yet. Dropped before that, it is removed.
@@ -46,11 +43,11 @@ const ATTEMPTS: u32 = 100;
 #[derive(Debug)]
 pub struct NewFile {
     path: PathBuf,
-    temporary: PathBuf,
+    /// Removed when it is dropped, while the lock is still held.
+    temporary: TempPath,
     /// Locked.
     file: File,
     replaces: bool,
-    is_complete: bool,
 }
 
 impl NewFile {
@@ -88,13 +85,13 @@ impl NewFile {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(".");
         temporary.push(ENDING);
-        let temporary = PathBuf::from(temporary);
+        // Absolute, so that it is found again whatever the working directory is then.
+        let temporary = std::path::absolute(temporary).map_err(FileError::io(path))?;
         Ok(Self {
             path: path.to_owned(),
             file: claim(path, &temporary, mode)?,
-            temporary,
+            temporary: TempPath::try_from_path(temporary).map_err(FileError::io(path))?,
             replaces,
-            is_complete: false,
         })
     }
 
@@ -113,40 +110,37 @@ impl NewFile {
     /// # Errors
     /// [`FileError::Exists`] if another process has made a file of this name meanwhile, or
     /// [`FileError::Io`]. The file is removed then.
-    pub fn complete(mut self) -> Result<u64, FileError> {
-        let failed = |error| FileError::io(&self.path)(error);
-        // A power cut must not leave a complete name on half a file.
-        self.file.sync_all().map_err(failed)?;
-        check_free(&self.path, self.replaces)?;
-        self.give_name()?;
-        self.is_complete = true;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let failed = |error| FileError::io(&self.path)(error);
-        sync_directory(folder.unwrap_or(Path::new("."))).map_err(failed)?;
-        Ok(self.file.metadata().map_err(failed)?.len())
+    pub fn complete(self) -> Result<u64, FileError> {
+        let Self {
+            path,
+            temporary,
+            file,
+            replaces,
+        } = self;
+        // A power loss must not leave a complete name on half a file.
+        file.sync_all().map_err(FileError::io(&path))?;
+        check_free(&path, replaces)?;
+        give_name(temporary, &path, replaces)?;
+        SystemDisk.sync_name(&path).map_err(FileError::io(&path))?;
+        Ok(file.metadata().map_err(FileError::io(&path))?.len())
     }
+}
 
-    /// A rename replaces a file that was made meanwhile. A second name does not; not all file
-    /// systems have second names.
-    fn give_name(&self) -> Result<(), FileError> {
-        if !self.replaces {
-            match std::fs::hard_link(&self.temporary, &self.path) {
-                Ok(()) => {
-                    // What stays of it is removed by the next run.
-                    let _ = std::fs::remove_file(&self.temporary);
-                    return Ok(());
-                }
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                    return Err(FileError::Exists {
-                        path: self.path.clone(),
-                    });
-                }
-                // The file system has no second names.
-                Err(_) => {}
+/// Renames the file. `rename` would replace a file that was created meanwhile: `renameat2` with
+/// `RENAME_NOREPLACE`, or else a hard link, fails instead.
+fn give_name(mut temporary: TempPath, path: &Path, replaces: bool) -> Result<(), FileError> {
+    if !replaces {
+        match temporary.persist_noclobber(path) {
+            Ok(()) => return Ok(()),
+            Err(refused) if refused.error.kind() == ErrorKind::AlreadyExists => {
+                return Err(FileError::Exists { path: path.to_owned() });
             }
+            // The file system has neither; the name was free just before.
+            Err(refused) => temporary = refused.path,
         }
-        std::fs::rename(&self.temporary, &self.path).map_err(FileError::io(&self.path))
     }
+    let named = temporary.persist(path);
+    named.map_err(|refused| FileError::io(path)(refused.error))
 }
 
 impl Write for NewFile {
@@ -165,18 +159,9 @@ impl Seek for NewFile {
     }
 }
 
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        if !self.is_complete {
-            // What is left says by its name that it is of no use, if it cannot be removed.
-            let _ = std::fs::remove_file(&self.temporary);
-        }
-    }
-}
-
 /// Whether the name may be taken.
 fn check_free(path: &Path, replaces: bool) -> Result<(), FileError> {
-    match std::fs::symlink_metadata(path) {
+    match symlink_metadata(path) {
         Ok(found) if replaces && found.is_file() => Ok(()),
         Ok(_) => Err(FileError::Exists { path: path.to_owned() }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -184,84 +169,51 @@ fn check_free(path: &Path, replaces: bool) -> Result<(), FileError> {
     }
 }
 
-/// Makes the file under its temporary name, with the lock on it.
+/// Creates the file under its temporary name, locked, once what a killed process left is removed.
 fn claim(path: &Path, temporary: &Path, mode: u32) -> Result<File, FileError> {
-    let in_use = || FileError::InUse { path: path.to_owned() };
+    let taken = || FileError::Exists {
+        path: temporary.to_owned(),
+    };
     for _ in 0..ATTEMPTS {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(mode);
-        match options.open(temporary) {
-            Ok(file) => match lock(&file, temporary) {
-                Ok(NameLock::Held) => return Ok(file),
-                // Where no file can be locked, the name alone keeps others out.
-                Ok(NameLock::NoLocks) => return Ok(file),
-                Ok(NameLock::OtherFile) => {}
-                Ok(NameLock::Taken) => return Err(in_use()),
-                Err(error) => return Err(FileError::io(temporary)(error)),
+        let created = options.open(temporary);
+        let is_new = created.is_ok();
+        let opened = match created {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => match symlink_metadata(temporary) {
+                // A link leads to a file of the user, and to open a pipe would wait for its writer.
+                Ok(found) if !found.is_file() => return Err(taken()),
+                found => found.and_then(|_| File::open(temporary)),
             },
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                remove_left(path, temporary)?;
-            }
             Err(error) => return Err(FileError::io(path)(error)),
+            created => created,
+        };
+        let file = match opened {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            opened => opened.map_err(FileError::io(temporary))?,
+        };
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Err(FileError::InUse { path: path.to_owned() }),
+            // The file system has no locks: a living process may have the name.
+            Err(TryLockError::Error(_)) if !is_new => return Err(taken()),
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        // Between the two another process may have removed the name.
+        match is_named(&file, temporary).map_err(FileError::io(temporary))? {
+            true if is_new => return Ok(file),
+            true => std::fs::remove_file(temporary).map_err(FileError::io(temporary))?,
+            false => {}
         }
     }
-    Err(in_use())
+    Err(FileError::InUse { path: path.to_owned() })
 }
 
-/// Removes what a dead process has left under the temporary name.
-fn remove_left(path: &Path, temporary: &Path) -> Result<(), FileError> {
-    let failed = |error| FileError::io(temporary)(error);
-    // A link under this name may lead to a file of the user.
-    let left = std::fs::symlink_metadata(temporary).and_then(|left| match left.is_file() {
-        true => File::open(temporary).map(Some),
-        // To open a pipe would wait for its writer.
-        false => Ok(None),
-    });
-    let left = match left {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed(error)),
-        Ok(None) => {
-            return Err(FileError::Exists {
-                path: temporary.to_owned(),
-            });
-        }
-        Ok(Some(left)) => left,
-    };
-    match lock(&left, temporary).map_err(failed)? {
-        NameLock::Held => std::fs::remove_file(temporary).map_err(failed),
-        NameLock::OtherFile => Ok(()),
-        NameLock::Taken => Err(FileError::InUse { path: path.to_owned() }),
-        // Nobody knows whether its process lives.
-        NameLock::NoLocks => Err(FileError::Exists {
-            path: temporary.to_owned(),
-        }),
-    }
-}
-
-/// What came of the attempt to lock a file.
-enum NameLock {
-    /// The lock is held, and the file is the one of this name.
-    Held,
-    /// Another file has the name by now.
-    OtherFile,
-    /// Another process holds the lock.
-    Taken,
-    /// The file system has no locks.
-    NoLocks,
-}
-
-fn lock(file: &File, path: &Path) -> io::Result<NameLock> {
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(NameLock::Taken),
-        Err(TryLockError::Error(_)) => return Ok(NameLock::NoLocks),
-    }
-    // Between opening and locking another process may have removed the name.
+/// Whether the file is the one of this name.
+fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     let own = file.metadata()?;
-    match std::fs::symlink_metadata(path) {
-        Ok(named) if (named.dev(), named.ino()) == (own.dev(), own.ino()) => Ok(NameLock::Held),
-        Ok(_) => Ok(NameLock::OtherFile),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(NameLock::OtherFile),
+    match symlink_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -228,9 +228,7 @@ impl Failure {
                 GenerateError::BlockWeight { .. }
                 | GenerateError::TooManyBlocks { .. }
                 | GenerateError::TooManyEmptyBlocks { .. }
-                | GenerateError::Occupied { .. }
-                | GenerateError::Foreign { .. }
-                | GenerateError::InUse { .. },
+                | GenerateError::Occupied { .. },
             ) => 2,
             #[cfg(feature = "generate")]
             Self::Generate(_) => 3,

@@ -206,18 +206,6 @@ pub enum GenerateError {
         /// One of these files.
         file: PathBuf,
     },
-    /// The folder for unfinished chains was not made by this program.
-    #[error("{} exists, and is no unfinished chain: it is left alone; name another directory", .folder.display())]
-    Foreign {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// Another process writes a chain to the directory.
-    #[error("{}: another process is writing a chain to it", .directory.display())]
-    InUse {
-        /// The directory.
-        directory: PathBuf,
-    },
     /// A file or directory could not be created or written.
     #[error("{}: {source}", .path.display())]
     Write {

@@ -1,14 +1,19 @@
 //! Writes a chain to `blk*.dat` files, as Bitcoin Core does, with a manifest beside them.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::chain::generate;
 use crate::chain_spec::{ChainSpec, GenerateError, Progress, Summary};
-use crate::unfinished::{MANIFEST, NAME, Unfinished, failed, is_block_file};
+use tempfile::TempPath;
 
+/// The manifest's name.
+const MANIFEST: &str = "manifest.json";
+/// What the name of the directory of an unfinished chain begins with.
+const UNFINISHED: &str = "incomplete-";
 /// Magic of regtest: each record begins with these bytes.
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
 /// Largest block file in bytes: 128 MiB.
@@ -23,10 +28,10 @@ const RECORD_HEADER_BYTES: u64 = 8;
 /// # Errors
 ///
 /// Those of [`generate`] for its spec; [`GenerateError::Occupied`] when `out` holds block files or
-/// a manifest already; [`GenerateError::Foreign`] when its folder for unfinished chains was not
-/// made by this function; [`GenerateError::InUse`] when another process is writing a chain there;
+/// a manifest already, also where another process has put them there meanwhile;
 /// [`GenerateError::Write`] when a file or the directory could not be created or written. An error
-/// leaves no file of the chain. Until the chain is whole, its files are in a folder of `out`.
+/// leaves no file of the chain. Until the chain is whole, its files are in a directory of `out`,
+/// `incomplete-` and random letters, which a killed process leaves behind.
 pub fn write_chain(
     out: &Path,
     spec: &ChainSpec,
@@ -59,11 +64,6 @@ fn write_files(
     spec.check()?;
     let is_new = !out.try_exists().map_err(failed(out))?;
     fs::create_dir_all(out).map_err(failed(out))?;
-    // With such a folder there may be files that only have to move.
-    let folder = out.join(NAME);
-    if !folder.try_exists().map_err(failed(&folder))? {
-        check_free(out)?;
-    }
     let written = write_unfinished(out, spec, file_bytes_max, stop, progress);
     // An error leaves nothing behind that was not there.
     if written.is_err() && is_new {
@@ -80,9 +80,9 @@ fn write_unfinished(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Summary, GenerateError> {
-    let unfinished = Unfinished::open(out)?;
-    // Another process may have finished just now.
     check_free(out)?;
+    let unfinished = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(out);
+    let unfinished = unfinished.map_err(failed(out))?;
     let mut files = BlockFiles {
         directory: unfinished.path(),
         out,
@@ -94,7 +94,7 @@ fn write_unfinished(
     };
     let mut append = |_, block: &[u8]| match stop.load(Ordering::Relaxed) {
         // `generate` knows no stop, so it is an error of the sink until it comes back.
-        true => Err(io::ErrorKind::Interrupted.into()),
+        true => Err(ErrorKind::Interrupted.into()),
         false => files.append(block),
     };
     let written = generate(spec, &mut append, progress).and_then(|mut summary| {
@@ -103,7 +103,7 @@ fn write_unfinished(
         let text = serde_json::to_string_pretty(&summary).expect("a summary has only strings and numbers");
         let manifest = unfinished.path().join(MANIFEST);
         fs::write(&manifest, text + "\n").map_err(failed(&out.join(MANIFEST)))?;
-        unfinished.finish(out)?;
+        finish(unfinished.path(), out, &files.names)?;
         Ok(summary)
     });
     written.map_err(|error| match error {
@@ -113,6 +113,47 @@ fn write_unfinished(
         GenerateError::Sink { source, .. } => failed(&files.path)(source),
         error => error,
     })
+}
+
+/// Moves the files of a whole chain to `out`. The manifest is the last one: a directory with it is
+/// whole. What another process has put there meanwhile stays, and what has moved before is removed.
+fn finish(unfinished: &Path, out: &Path, names: &[String]) -> Result<(), GenerateError> {
+    check_free(out)?;
+    let mut moved = Vec::new();
+    for name in names.iter().map(String::as_str).chain([MANIFEST]) {
+        let to = out.join(name);
+        if let Err(error) = give_name(unfinished.join(name), &to) {
+            // What cannot be removed has no manifest beside it.
+            moved.iter().for_each(|file| drop(fs::remove_file(file)));
+            return Err(match error.kind() {
+                ErrorKind::AlreadyExists => GenerateError::Occupied { file: to },
+                _ => failed(&to)(error),
+            });
+        }
+        moved.push(to);
+    }
+    Ok(())
+}
+
+/// Renames a file to a name that is free.
+fn give_name(from: PathBuf, to: &Path) -> io::Result<()> {
+    match TempPath::try_from_path(from)?.persist_noclobber(to) {
+        Ok(()) => Ok(()),
+        Err(refused) if refused.error.kind() == ErrorKind::AlreadyExists => Err(refused.error),
+        // The file system has neither RENAME_NOREPLACE nor hard links; the name was free before.
+        Err(refused) => Ok(refused.path.persist(to)?),
+    }
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> GenerateError + use<> {
+    let path = path.to_owned();
+    move |source| GenerateError::Write { path, source }
+}
+
+/// Whether a file is called as a block file is.
+fn is_block_file(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(b"blk") && name.ends_with(b".dat")
 }
 
 /// Fails if a directory has block files or a manifest.
@@ -266,120 +307,48 @@ mod tests {
         names
     }
 
-    /// Two at once, and after each other: the second one is refused, and the first one's chain is
-    /// whole.
+    /// Two at once: the one that ends first has written a whole chain, the other one is refused.
     #[test]
-    fn a_second_writer_is_refused() {
+    fn the_later_of_two_writers_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let out = directory.path().join("new");
-        let mut second = Vec::new();
-        let mut progress = |_: &Progress| second.push(write_chain(&out, &spec(), &mut |_| ()));
-        let first = write_files(&out, &spec(), 5_000, &AtomicBool::new(false), &mut progress).unwrap();
-        let refused = |error: &Result<_, _>| matches!(error, Err(GenerateError::InUse { .. }));
-        assert!(!second.is_empty() && second.iter().all(refused), "{second:?}");
-        let left = names(&out);
-        assert_eq!(left.len(), first.files.len() + 1, "{left:?}");
-        assert!(matches!(
-            write_chain(&out, &spec(), &mut |_| ()),
-            Err(GenerateError::Occupied { .. })
-        ));
-        assert_eq!(names(&out), left);
+        let mut inner = None;
+        let mut progress = |_: &Progress| {
+            inner.get_or_insert_with(|| write_chain(&out, &spec(), &mut |_| ()).unwrap());
+        };
+        let outer = write_files(&out, &spec(), 5_000, &AtomicBool::new(false), &mut progress);
+        assert!(matches!(outer, Err(GenerateError::Occupied { .. })), "{outer:?}");
+        let inner = inner.unwrap();
+        let mut expected = inner.files.clone();
+        expected.push(MANIFEST.to_owned());
+        assert_eq!(names(&out), expected);
+        assert_eq!(records(&out, &inner.files).len(), 121);
     }
 
-    /// The folder of a process that was killed, as it was first.
-    fn leave_folder(out: &Path) {
-        fs::create_dir_all(out.join(NAME)).unwrap();
-        let text = "An unfinished chain of blockmill generate. The next one removes this folder.\n";
-        fs::write(out.join(NAME).join("generate.txt"), text).unwrap();
-    }
-
-    /// What a process leaves that was killed while it wrote, and while its files moved.
-    #[test]
-    fn what_a_dead_process_has_left_is_in_nobodys_way() {
-        let directory = tempfile::tempdir().unwrap();
-        let whole = directory.path().join("whole");
-        let summary = write_files(&whole, &spec(), 5_000, &AtomicBool::new(false), &mut |_| ()).unwrap();
-        let left = directory.path().join("left");
-        leave_folder(&left);
-        for name in ["blk00000.dat", "blk00099.dat"] {
-            fs::write(left.join("incomplete").join(name), "half").unwrap();
-        }
-        write_files(&left, &spec(), 5_000, &AtomicBool::new(false), &mut |_| ()).unwrap();
-        assert_eq!(names(&left), names(&whole));
-        assert_eq!(records(&left, &summary.files), records(&whole, &summary.files));
-        // All but the first file still had to move.
-        leave_folder(&left);
-        for name in names(&whole).iter().filter(|name| *name != "blk00000.dat") {
-            fs::rename(left.join(name), left.join("incomplete").join(name)).unwrap();
-        }
-        let error = write_chain(&left, &spec(), &mut |_| ());
-        assert!(matches!(error, Err(GenerateError::Occupied { .. })), "{error:?}");
-        assert_eq!(names(&left), names(&whole));
-        assert_eq!(records(&left, &summary.files), records(&whole, &summary.files));
-    }
-
-    /// Every file that was there is there still, with its bytes.
+    /// A chain never replaces what is there, and leaves nothing where it cannot move.
     #[test]
     fn files_of_the_user_are_left_alone() {
-        let text = "An unfinished chain of blockmill generate. The next one removes this folder.\n";
-        let other = format!("{text}no");
-        let trees: [&[(&str, &str)]; 11] = [
-            &[("manifest.json", "mine")],
-            &[("incomplete/movie.part", "precious")],
-            &[("incomplete/blk00000.dat", "precious")],
-            &[("incomplete/manifest.json", "{}")],
-            &[("incomplete/generate.txt", text), ("incomplete/movie.part", "precious")],
-            &[
-                ("incomplete/generate.txt", text),
-                ("incomplete/blk00000.dat/inner", "precious"),
-            ],
-            &[
-                ("incomplete/generate.txt", "mine"),
-                ("incomplete/blk00000.dat", "precious"),
-            ],
-            &[("incomplete/generate.txt", &other)],
-            &[("incomplete/blk00000.dat", ""), ("manifest.json", "mine")],
-            &[("incomplete", "a file")],
-            &[("incomplete/generate.txt", text), ("blk00000.dat", "mine")],
-        ];
-        for tree in trees {
-            let directory = tempfile::tempdir().unwrap();
-            for (name, text) in tree {
-                let path = directory.path().join(name);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text).unwrap();
-            }
-            let error = write_chain(directory.path(), &spec(), &mut |_| ()).unwrap_err();
-            let is_refused = matches!(error, GenerateError::Occupied { .. } | GenerateError::Foreign { .. });
-            assert!(is_refused, "{tree:?}: {error}");
-            for (name, text) in tree.iter().filter(|(name, _)| *name != "incomplete/generate.txt") {
-                assert_eq!(fs::read_to_string(directory.path().join(name)).unwrap(), *text);
-            }
-        }
-    }
-
-    /// Files of a dead process that were to move, and one of the user where one of them belongs.
-    #[test]
-    fn a_chain_that_moves_replaces_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let (whole, left) = (directory.path().join("whole"), directory.path().join("left"));
-        write_files(&whole, &spec(), 5_000, &AtomicBool::new(false), &mut |_| ()).unwrap();
-        leave_folder(&left);
-        for name in names(&whole) {
-            fs::copy(whole.join(&name), left.join(NAME).join(&name)).unwrap();
-        }
-        for name in ["manifest.json", "blk00001.dat"] {
+        write_chain(&whole, &spec(), &mut |_| ()).unwrap();
+        for name in [MANIFEST, "blk00000.dat", "blk00001.dat", "blk00099.dat"] {
+            fs::create_dir_all(left.join("incomplete-0")).unwrap();
+            fs::write(left.join("incomplete-0/blk00000.dat"), "left by a killed process").unwrap();
             fs::write(left.join(name), "mine").unwrap();
-            let before = names(&left.join(NAME));
             let error = write_chain(&left, &spec(), &mut |_| ());
             assert!(matches!(error, Err(GenerateError::Occupied { .. })), "{error:?}");
             assert_eq!(fs::read(left.join(name)).unwrap(), b"mine");
-            assert_eq!(names(&left.join(NAME)), before);
-            fs::remove_file(left.join(name)).unwrap();
+            let mut expected = [name, "incomplete-0"];
+            expected.sort_unstable();
+            assert_eq!(names(&left), expected);
+            fs::remove_dir_all(&left).unwrap();
         }
-        let error = write_chain(&left, &spec(), &mut |_| ());
-        assert!(matches!(error, Err(GenerateError::Occupied { .. })), "{error:?}");
-        assert_eq!(names(&left), names(&whole));
+        // One that appears between the check and the move.
+        let (from, to) = (whole.join(MANIFEST), directory.path().join("there"));
+        fs::write(&to, "mine").unwrap();
+        let error = give_name(from, &to).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&to).unwrap(), b"mine");
     }
 
     #[test]

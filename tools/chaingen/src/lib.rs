@@ -32,7 +32,6 @@ pub mod chain_spec;
 
 mod chain;
 mod files;
-mod unfinished;
 
 mod plan;
 mod schedule;
