@@ -59,9 +59,11 @@ impl Chain {
         Ok(Self::new(blocks, network, challenge))
     }
 
+    /// By the name that data directories and manifests have.
     #[getter]
-    fn network(&self) -> &str {
-        &self.network
+    fn network(&self) -> PyResult<&'static str> {
+        let network: Result<Network, _> = self.network.parse();
+        Ok(network.map_err(|why| usage(format!("network: {why}")))?.name())
     }
 
     #[getter]

@@ -51,7 +51,8 @@ def test_tables_are_those_of_one_process(client: Client, small: Site, tmp_path: 
         ]
         found = pyarrow.concat_tables([pyarrow_parquet.read_table(file) for file in files[name]])
         assert found.equals(alone.table(name).to_arrow()), name
-    assert len(list(files_below(tmp_path / "out"))) == 4 * len(NAMES)
+    # Each folder has a manifest.
+    assert len(list(files_below(tmp_path / "out"))) == 5 * len(NAMES)
 
 
 def test_a_killed_worker_changes_no_byte(client: Client, small: Site, tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_a_killed_worker_changes_no_byte(client: Client, small: Site, tmp_path: 
         out = tmp_path / f"whole-{binary}"
         cluster.export(client, small.blocks, small.network, NAMES, out, **options)  # type: ignore[arg-type]
         expected = dict(files_below(out))
-        assert len(expected) == 17 * len(NAMES)
+        assert len(expected) == 18 * len(NAMES)
 
         def kill() -> None:
             os.kill(pids(client)[0], signal.SIGKILL)

@@ -7,6 +7,7 @@
 
 use crate::FileError;
 use crate::disk::{Disk, SystemDisk};
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, TryLockError, symlink_metadata};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -57,7 +58,7 @@ impl NewFile {
     /// [`FileError::Exists`] if there is a file of this name, [`FileError::InUse`] if another
     /// process is writing it, [`FileError::Reserved`], or [`FileError::Io`].
     pub fn begin(path: &Path) -> Result<Self, FileError> {
-        Self::open(path, MODE, false)
+        Self::open(path, "", path.file_name(), MODE, false)
     }
 
     /// As [`begin`](Self::begin), for a file that its owner alone can read.
@@ -65,7 +66,7 @@ impl NewFile {
     /// # Errors
     /// As [`begin`](Self::begin).
     pub fn begin_private(path: &Path) -> Result<Self, FileError> {
-        Self::open(path, PRIVATE_MODE, false)
+        Self::open(path, "", path.file_name(), PRIVATE_MODE, false)
     }
 
     /// As [`begin`](Self::begin), and a file of this name is replaced once this one is complete.
@@ -74,19 +75,30 @@ impl NewFile {
     /// # Errors
     /// As [`begin`](Self::begin).
     pub fn replacing(path: &Path) -> Result<Self, FileError> {
-        Self::open(path, MODE, true)
+        Self::open(path, "", path.file_name(), MODE, true)
     }
 
-    fn open(path: &Path, mode: u32, replaces: bool) -> Result<Self, FileError> {
+    /// As [`begin`](Self::begin), or [`replacing`](Self::replacing), for a file of a directory that
+    /// programs read as a whole: until `NAME.csv` is complete, it is called `_NAME.incomplete`,
+    /// which they skip.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn hidden(path: &Path, replaces: bool) -> Result<Self, FileError> {
+        Self::open(path, "_", path.file_stem(), MODE, replaces)
+    }
+
+    fn open(path: &Path, prefix: &str, name: Option<&OsStr>, mode: u32, replaces: bool) -> Result<Self, FileError> {
         if path.extension().is_some_and(|ending| ending == ENDING) {
             return Err(FileError::Reserved { path: path.to_owned() });
         }
         check_free(path, replaces)?;
-        let mut temporary = path.as_os_str().to_owned();
+        let mut temporary = OsString::from(prefix);
+        temporary.push(name.unwrap_or_default());
         temporary.push(".");
         temporary.push(ENDING);
         // Absolute, so that it is found again whatever the working directory is then.
-        let temporary = std::path::absolute(temporary).map_err(FileError::io(path))?;
+        let temporary = std::path::absolute(path.with_file_name(temporary)).map_err(FileError::io(path))?;
         Ok(Self {
             path: path.to_owned(),
             file: claim(path, &temporary, mode)?,
@@ -103,6 +115,15 @@ impl NewFile {
     /// The name until it is complete.
     pub fn temporary(&self) -> &Path {
         &self.temporary
+    }
+
+    /// Its length in bytes so far.
+    ///
+    /// # Errors
+    /// [`FileError::Io`].
+    pub fn length(&self) -> Result<u64, FileError> {
+        let found = self.file.metadata().map_err(FileError::io(&self.path))?;
+        Ok(found.len())
     }
 
     /// Makes the file durable, and gives it its name. Returns its length in bytes.

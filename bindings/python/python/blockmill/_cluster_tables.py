@@ -14,6 +14,7 @@ from distributed import as_completed
 
 from ._blockmill import Chain, IncompleteError, UsageError, index_chain, join_states, sets_after
 from ._shared import OnProgress, PathLike, Paths, Progress, hear_with, path_text, path_texts
+from ._table_folder import Partition, TableFolder, temporary_name
 from ._tasks import Tasks, stop_if_cancelled
 from .tables import Table
 
@@ -44,32 +45,50 @@ def _index(name: str, blocks: list[str], network: str, challenge: bytes | None) 
     return chain
 
 
-def _height(chain: Chain) -> int:
-    return chain.height
+def _facts(
+    chain: Chain, tables: list[str], partition: int, binary: bool
+) -> tuple[str, list[tuple[int, int, str]], dict[str, list[str]]]:
+    """The network; of each partition the first and the last height, and the hash of its last block; the
+    columns of each table."""
+    firsts = range(0, chain.height + 1, partition)
+    lasts = [min(first + partition - 1, chain.height) for first in firsts]
+    columns = {
+        table: [
+            column
+            for column in chain.table(table, 0, 0, binary, 1, False, True).columns
+            if table != STATISTICS or column != STATE
+        ]
+        for table in tables
+    }
+    ranges = [(first, last, chain.hash(last)) for first, last in zip(firsts, lasts, strict=True)]
+    return chain.network, ranges, columns
 
 
-def _write(batches: Iterable[pyarrow.RecordBatch], schema: pyarrow.Schema, file: Path) -> None:
-    """Writes a file of Parquet, which gets its name when it is complete."""
+def _write(
+    batches: Iterable[pyarrow.RecordBatch], schema: pyarrow.Schema, file: Path
+) -> tuple[str, int, int]:
+    """Writes a file of Parquet under a temporary name. Returns that, and its rows and bytes."""
     import pyarrow.parquet
 
-    # Another worker may have begun with the same file, and have been lost.
-    temporary = file.with_name(f"{file.name}.{uuid4().hex}.incomplete")
+    temporary, rows = temporary_name(file), 0
     try:
         with pyarrow.parquet.ParquetWriter(temporary, schema, compression="zstd") as writer:
             for batch in batches:
                 writer.write_batch(batch)
+                rows += batch.num_rows
         with open(temporary, "rb") as written:
             os.fsync(written.fileno())
-        os.replace(temporary, file)
-    finally:
+            return str(temporary), rows, os.fstat(written.fileno()).st_size
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
 
 
 def _rows(
     name: str, chain: Chain, table: str, first: int, last: int, binary: bool, threads: int, file: str
-) -> bytes:
-    """Writes the rows of some blocks. Returns what the rows above rest on: the hashes of their
-    filters, one after the other, or what they change in the set."""
+) -> tuple[tuple[str, int, int], bytes]:
+    """Writes the rows of some blocks. Returns the file, and what the rows above rest on: the hashes of
+    their filters, one after the other, or what they change in the set."""
     import pyarrow
 
     # What rests on the blocks below is put in when all of those are known.
@@ -86,9 +105,7 @@ def _rows(
                 rest[:] = [batch[STATE][-1].as_py()]
             yield batch
 
-    to = _incomplete(Path(file)) if table in OF_NONE else Path(file)
-    _write(batches(), pyarrow.schema(rows), to)
-    return b"".join(rest)
+    return _write(batches(), pyarrow.schema(rows), Path(file)), b"".join(rest)
 
 
 def _bytes_of(ids: pyarrow.Array) -> Iterator[bytes]:
@@ -108,11 +125,6 @@ def _above(table: str, before: bytes, part: bytes) -> bytes:
     for at in range(0, len(part), 32):
         before = _header(part[at : at + 32], before)
     return before
-
-
-def _incomplete(file: Path) -> Path:
-    """The file of rows without what rests on the blocks below."""
-    return file.with_name(file.name + ".part")
 
 
 def _shown(ids: Iterable[bytes | None], form: pyarrow.DataType) -> list[bytes | str | None]:
@@ -139,12 +151,12 @@ def _sets(group: pyarrow.Table, before: bytes) -> dict[str, list[Any]]:
     return dict(zip(OF_SETS, [*figures, _shown(hashes, form)], strict=True))
 
 
-def _complete(table: str, file: str, before: bytes) -> None:
-    """Gives the rows of a file what rests on the blocks below."""
+def _complete(table: str, rows: str, file: str, before: bytes) -> tuple[str, int, int]:
+    """Gives rows what rests on the blocks below. Returns their file."""
     import pyarrow
     import pyarrow.parquet
 
-    with pyarrow.parquet.ParquetFile(_incomplete(Path(file))) as source:
+    with pyarrow.parquet.ParquetFile(rows) as source:
         groups = [source.read_row_group(number) for number in range(source.num_row_groups)]
         schema = source.schema_arrow
     batches = []
@@ -161,7 +173,7 @@ def _complete(table: str, file: str, before: bytes) -> None:
             group = group.set_column(at, field, pyarrow.array(column, field.type))
         schema = group.schema
         batches.extend(group.to_batches())
-    _write(batches, schema, Path(file))
+    return _write(batches, schema, Path(file))
 
 
 def export(
@@ -173,6 +185,7 @@ def export(
     *,
     partition: int = 10_000,
     binary: bool = False,
+    force: bool = False,
     threads: int = 1,
     signet_challenge: bytes | None = None,
     retries: int = 3,
@@ -183,72 +196,103 @@ def export(
     blocks, network, signet_challenge: as for `blockmill.blocks`, as the workers see them.
     tables: one name or several, of `Blocks.table`.
     out: a folder that client and workers share. Each table gets a folder in it, with a file for each
-    range of heights, `0000000-0009999.parquet`.
+    range of heights, `0000000-0009999.parquet`, and the manifest of `blockmill export`. Files get their
+    names when all are complete.
     partition: blocks in a file.
     binary: ids as 32 bytes.
+    force: a table that is there is replaced as a whole, whatever program has written it; else it is
+    refused, unless an earlier call of this function has not finished it.
     threads: of a task. A worker runs as many tasks at once as it has threads.
     retries: how often a task that fails is tried again, on any worker.
     progress: is called on this thread when a file is done.
 
     Returns the files of each table, in the order of blocks. The same blocks give the same bytes,
     whichever workers there are, and if some die. Raises `IncompleteError` if the files do not hold a
-    whole chain.
+    whole chain, `UsageError` if a folder has what is not to be replaced, or another process writes it.
     """
     names = [tables] if isinstance(tables, str) else list(dict.fromkeys(tables))
     if partition < 1 or threads < 1 or retries < 0 or not names:
         raise UsageError("partition and threads are at least 1, retries at least 0, and tables has a name")
     start = monotonic()
     tasks = Tasks(client, uuid4().hex[:12], retries)
+    folders = {name: TableFolder(Path(path_text(out)) / name, force) for name in names}
     try:
         paths = path_texts(blocks)
         chain = tasks.submit("index", "0", _index, paths, network, signet_challenge, named=True)
-        height = tasks.submit("height", "0", _height, chain).result()
-        folders = {name: Path(path_text(out)) / name for name in names}
+        network, ranges, columns = tasks.submit("facts", "0", _facts, chain, names, partition, binary).result()
+        # What is refused is refused before anything is removed.
         for folder in folders.values():
-            folder.mkdir(parents=True, exist_ok=True)
-        ranges = [(first, min(first + partition - 1, height)) for first in range(0, height + 1, partition)]
+            folder.lock()
+        for name, folder in folders.items():
+            folder.begin(
+                {
+                    "table": name,
+                    "columns": columns[name],
+                    "format": "parquet",
+                    "ids": "binary" if binary else "hex",
+                    "network": network,
+                    "blocks_per_partition": partition,
+                    "from": 0,
+                }
+            )
         files = {
-            name: [folders[name] / f"{first:07}-{first + partition - 1:07}.parquet" for first, _ in ranges]
-            for name in names
+            name: [folder.folder / f"{first:07}-{first + partition - 1:07}.parquet" for first, _, _ in ranges]
+            for name, folder in folders.items()
         }
         parts = {
             tasks.submit(
                 name, f"{first:07}", _rows, chain, name, first, last, binary, threads, str(file), named=True
-            ): last - first + 1
+            ): (name, number, last - first + 1)
             for name in names
-            for (first, last), file in zip(ranges, files[name], strict=True)
+            for number, ((first, last, _), file) in enumerate(zip(ranges, files[name], strict=True))
         }
-        whole, done = sum(parts.values()), 0
-        rest: dict[str, bytes] = {}
+        whole, done = sum(blocks for _, _, blocks in parts.values()), 0
+        made: dict[tuple[str, int], tuple[tuple[str, int, int], bytes]] = {}
         for part in as_completed(parts):
+            name, number, count = parts[part]
             # It raises what has gone wrong.
-            rest[str(part.key)] = part.result()
-            done += parts[part]
+            made[name, number] = part.result()
+            done += count
             if progress is not None:
                 progress(Progress(phase="blocks", share=done / whole, seconds=monotonic() - start))
-        for name in names:
-            if name in OF_NONE:
-                of_table = [rest[str(part.key)] for part in parts if f"-{name}-" in str(part.key)]
-                _complete_all(tasks, name, of_table, files[name])
+        of_table = {name: [made[name, number] for number in range(len(ranges))] for name in names}
+        written = {
+            name: _complete_all(tasks, name, of_table[name], files[name])
+            if name in OF_NONE
+            else [file for file, _ in of_table[name]]
+            for name in names
+        }
         # A lost result that somebody holds would be made once more.
         parts.clear()
         tasks.release()
-        for name in names:
-            for file in files[name]:
-                _incomplete(file).unlink(missing_ok=True)
+        for name, folder in folders.items():
+            folder.finish(
+                (Partition(file.name, first, last, block, rows, length), temporary)
+                for (first, last, block), file, (temporary, rows, length) in zip(
+                    ranges, files[name], written[name], strict=True
+                )
+            )
         return files
     except BaseException:
         tasks.cancel()
+        for folder in folders.values():
+            folder.abandon()
         raise
     finally:
         tasks.release()
+        for folder in folders.values():
+            folder.close()
 
 
-def _complete_all(tasks: Tasks, table: str, rest: list[bytes], files: list[Path]) -> None:
-    """Completes all rows of a table, by what those of each file leave to the next one."""
+def _complete_all(
+    tasks: Tasks, table: str, made: list[tuple[tuple[str, int, int], bytes]], files: list[Path]
+) -> list[tuple[str, int, int]]:
+    """Completes all rows of a table, by what those of each file leave to the next one. Returns the
+    files."""
     before, completed = OF_NONE[table], []
-    for number, (of_file, file) in enumerate(zip(rest, files, strict=True)):
-        completed.append(tasks.submit(f"complete-{table}", f"{number:07}", _complete, table, str(file), before))
-        before = _above(table, before, of_file)
-    for task in completed:
-        task.result()
+    for number, (((rows, _, _), rest), file) in enumerate(zip(made, files, strict=True)):
+        completed.append(
+            tasks.submit(f"complete-{table}", f"{number:07}", _complete, table, rows, str(file), before)
+        )
+        before = _above(table, before, rest)
+    return [task.result() for task in completed]

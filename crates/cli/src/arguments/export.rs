@@ -228,7 +228,7 @@ pub(crate) struct ExportTablesArguments {
     /// with --partition to a folder there, or with --append to the same SQLite database
     #[arg(long, value_name = "TABLE", value_delimiter = ',', value_parser = table())]
     pub(crate) and: Vec<ProductKind>,
-    /// Write a file for each range of heights to the folder --out, and a manifest, blockmill.json;
+    /// Write a file for each range of heights to the folder --out, and a manifest, _blockmill.json;
     /// --force removes the table that is there first
     #[arg(long, value_name = "BLOCKS", value_parser = value_parser!(u32).range(1..))]
     pub(crate) partition: Option<u32>,

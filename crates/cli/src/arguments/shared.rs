@@ -191,9 +191,6 @@ pub(crate) struct Force {
 }
 
 impl Force {
-    /// A file that is there is replaced.
-    pub(crate) const ALWAYS: Self = Self { is_forced: true };
-
     pub(crate) fn is_given(self) -> bool {
         self.is_forced
     }

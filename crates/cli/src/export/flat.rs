@@ -1,6 +1,5 @@
 //! A flat table in each format.
 
-use crate::arguments::Force;
 use crate::arguments::export::{FormArguments, TableFormat};
 #[cfg(feature = "tables")]
 use crate::arguments::is_standard;
@@ -177,16 +176,9 @@ impl Writer {
     pub(crate) fn open(
         table: &'static Table,
         form: Form,
-        out: &Path,
-        force: Force,
+        mut target: Target,
         metadata: &Metadata,
     ) -> Result<Self, Failure> {
-        #[cfg(feature = "tables")]
-        if form.format == TableFormat::Sqlite {
-            let writer = SqliteWriter::open(force.begin(out)?, table, form.ids, metadata)?;
-            return Ok(Self::Sqlite(writer));
-        }
-        let mut target = Target::open(out, force)?;
         let end: &'static [u8] = match form.format {
             TableFormat::Csv => {
                 target.write_piece(csv_head(table.columns).as_bytes())?;
@@ -200,7 +192,12 @@ impl Writer {
                 &arrow_stream::END
             }
             #[cfg(feature = "tables")]
-            TableFormat::Parquet | TableFormat::Sqlite => {
+            TableFormat::Sqlite => match target {
+                Target::File(file) => return Ok(Self::Sqlite(SqliteWriter::open(file, table, form.ids, metadata)?)),
+                Target::Stdout(_) => unreachable!("a database has a file"),
+            },
+            #[cfg(feature = "tables")]
+            TableFormat::Parquet => {
                 let schema = schema_of(table.columns, form.ids);
                 let writer = ParquetWriter::open(target, schema, table.without_dictionary, metadata)?;
                 return Ok(Self::Parquet(writer));

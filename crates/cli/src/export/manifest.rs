@@ -1,9 +1,11 @@
 //! The manifest of a table that goes on: what the table is, and its partitions, which are ranges of
 //! heights.
 //!
-//! That of a folder has a file for each partition. It names only files that are complete. It is
-//! written anew after each of them, so what a killed export has left is a table up to some height.
-//! That of a table in a database lies beside the table ([`database`](super::database)).
+//! That of a directory has a file for each partition. It is written before a file gets its name, so
+//! a file that it does not name is none of the table's; one that it names may be missing, where an
+//! export was killed in between. `blockmill.distributed.export` of the Python package writes the
+//! same form (`bindings/python/python/blockmill/_table_folder.py`). That of a table in a database
+//! lies beside the table ([`database`](super::database)).
 
 use crate::arguments::export::TableFormat;
 use crate::export::flat::Form;
@@ -19,11 +21,15 @@ use std::io::{ErrorKind, Read, Write};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-/// The name of the manifest.
-pub(crate) const NAME: &str = "blockmill.json";
+/// The name of the manifest. Programs that read all files of a directory skip it: of `pyarrow`,
+/// Spark and others, names that begin with `_` or `.` are no data.
+pub(crate) const NAME: &str = "_blockmill.json";
+
+/// What a manifest calls this program, while it writes.
+const WRITER: &str = "blockmill export";
 
 /// The form of the manifest that is written here.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Bytes of a manifest at most: of about a million partitions.
 pub(crate) const BYTES_MAX: u64 = 256 << 20;
@@ -85,6 +91,9 @@ pub(crate) struct Manifest {
     version: u32,
     #[serde(flatten)]
     description: Description,
+    /// The program that has not finished the files of the directory: it is running, or was stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unfinished: Option<String>,
     /// By height.
     pub(crate) partitions: Vec<Partition>,
     /// Of all the rest, in hex. Manifests of earlier versions have none. In a database it has a
@@ -184,6 +193,7 @@ impl Manifest {
         Self {
             version: VERSION,
             description,
+            unfinished: None,
             partitions: Vec::new(),
             checksum: None,
         }
@@ -266,6 +276,11 @@ impl Manifest {
 
     fn ending(&self) -> Option<&'static str> {
         Some(self.format()?.ending())
+    }
+
+    /// The names of its files.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &str> {
+        self.partitions.iter().map(Partition::file)
     }
 
     /// The name of the table.
@@ -362,11 +377,19 @@ impl Manifest {
         checksum(&format!("{table} {block} {}", hex::encode(state)))
     }
 
-    /// Takes out the partition that begins with a height. Returns whether there was one.
-    pub(crate) fn take(&mut self, from: u32) -> bool {
-        let before = self.partitions.len();
-        self.partitions.retain(|partition| partition.from != from);
-        self.partitions.len() < before
+    /// Whether there is a partition that begins with a height.
+    pub(crate) fn has(&self, from: u32) -> bool {
+        self.partitions.iter().any(|partition| partition.from == from)
+    }
+
+    /// Another program that has not finished the table.
+    pub(crate) fn unfinished_by_other(&self) -> Option<&str> {
+        self.unfinished.as_deref().filter(|writer| *writer != WRITER)
+    }
+
+    /// Notes whether this program is writing the table.
+    pub(crate) fn set_unfinished(&mut self, is_unfinished: bool) {
+        self.unfinished = is_unfinished.then(|| WRITER.to_owned());
     }
 
     /// The same in JSON.
@@ -377,7 +400,7 @@ impl Manifest {
     /// Writes it durably, and replaces the one before.
     pub(crate) fn write(&self, folder: &Path) -> Result<(), Failure> {
         let path = folder.join(NAME);
-        let mut file = NewFile::replacing(&path)?;
+        let mut file = NewFile::hidden(&path, true)?;
         let sealed = Self {
             checksum: Some(hex::encode(&checksum(&self.to_json()?))),
             ..self.clone()

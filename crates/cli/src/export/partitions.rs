@@ -1,22 +1,28 @@
 //! A table in a folder: a file for each range of heights, and a manifest.
 //!
+//! The manifest names a file before the file gets its name: a kill, a full disk or a power loss in
+//! between leaves a partition that is missing, which the next call makes, and never a file that no
+//! later call knows. So a file that no manifest names is somebody else's, and is refused by name.
+//! Until then files have names that readers skip; what a killed call left of them is removed.
+//!
 //! An export that goes on with a folder keeps the files whose last block is still on the chain, and
 //! makes the others anew: a last one that is not full, those above the fork of a reorganisation,
 //! those that are gone. What it leaves is what an export into a new folder leaves.
 
-use crate::arguments::Force;
 use crate::export::flat::{Form, Piece, Writer};
 use crate::export::kept::{self, DEPTH_MAX, Kept};
 use crate::export::manifest::{Description, Manifest, NAME, Partition, rows_of};
 use crate::export::metadata::Origin;
 use crate::export::table::{Written, WrittenFiles};
+use crate::export::target::Target;
 use crate::failure::Failure;
-use blockmill_blockfiles::FileError;
+use blockmill_blockfiles::{Disk, FileError, NewFile, SystemDisk};
 use blockmill_chain::ChainBlocks;
 use blockmill_tables::batch::Table;
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::{File, TryLockError};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -75,11 +81,31 @@ fn lock(folder: &Path) -> Result<File, Failure> {
     }
 }
 
-fn remove(path: &Path) -> Result<(), Failure> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::file(path)(error)),
-        _ => Ok(()),
+/// Removes files of a table from its folder, durably: a manifest that does not name them may come
+/// next. Nothing is removed where one is no regular file.
+fn remove<'a>(folder: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<(), Failure> {
+    let mut there = Vec::new();
+    for path in names.into_iter().map(|name| folder.join(name)) {
+        match std::fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(Failure::file(path)(error)),
+            Ok(found) if found.is_file() => there.push(path),
+            Ok(_) => return Err(FileError::NotRegular { path }.into()),
+        }
     }
+    for path in &there {
+        std::fs::remove_file(path).map_err(Failure::file(path))?;
+    }
+    match there.is_empty() {
+        true => Ok(()),
+        false => SystemDisk.sync_directory(folder).map_err(Failure::file(folder)),
+    }
+}
+
+/// Whether a name is one of a partition that was not complete.
+fn is_temporary(name: &str) -> bool {
+    let rest = name.strip_prefix('_').and_then(|rest| rest.strip_suffix(".incomplete"));
+    rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 impl FolderTable {
@@ -94,10 +120,57 @@ impl FolderTable {
                     path.display()
                 )));
             }
-            (Some(found), Existing::Append) => found.check(&self.description, &self.folder.join(NAME))?,
+            (Some(found), Existing::Append) => {
+                let path = self.folder.join(NAME);
+                if let Some(writer) = found.unfinished_by_other() {
+                    return Err(Failure::Usage(format!(
+                        "{}: {writer} has not finished this table: --force replaces it",
+                        path.display()
+                    )));
+                }
+                found.check(&self.description, &path)?;
+            }
             _ => {}
         }
+        self.check_names(found.as_ref())?;
         Ok(found)
+    }
+
+    /// Refuses files that the manifest does not name: readers of the folder would count them. Names
+    /// that begin with `_` or `.` are no data.
+    fn check_names(&self, found: Option<&Manifest>) -> Result<(), Failure> {
+        let named: HashSet<&str> = found.map(Manifest::files).into_iter().flatten().collect();
+        for name in self.names()? {
+            let is_known = |name: &str| name.starts_with(['_', '.']) || named.contains(name);
+            if !name.to_str().is_some_and(is_known) {
+                return Err(Failure::Usage(format!(
+                    "{}: no manifest names this, and readers of the folder would take it for rows: remove it, or \
+                     choose another folder",
+                    self.folder.join(name).display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// All names in the folder, if it is there.
+    fn names(&self) -> Result<Vec<OsString>, Failure> {
+        let entries = match std::fs::read_dir(&self.folder) {
+            // What is no folder is refused where one would be created.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(Vec::new());
+            }
+            entries => entries.map_err(Failure::file(&self.folder))?,
+        };
+        let names = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>();
+        names.map_err(Failure::file(&self.folder))
+    }
+
+    /// Removes what was left of partitions that were not complete.
+    fn remove_temporary(&self) -> Result<(), Failure> {
+        let names = self.names()?;
+        let names = names.iter().filter_map(|name| name.to_str());
+        remove(&self.folder, names.filter(|name| is_temporary(name)))
     }
 
     fn name_at(&self, height: u32) -> String {
@@ -131,6 +204,7 @@ impl<'a> Partitions<'a> {
         })?;
         let lock = lock(&of.folder)?;
         let found = of.read()?;
+        of.remove_temporary()?;
         let mut partitions = Self {
             of,
             blocks,
@@ -144,15 +218,15 @@ impl<'a> Partitions<'a> {
         };
         match found {
             Some(found) if of.existing == Existing::Append => partitions.go_on_with(found)?,
-            Some(found) => {
+            Some(mut found) => {
                 // If this is killed, the manifest still names what is to be removed.
-                for partition in &found.partitions {
-                    remove(&of.path_of(partition.file()))?;
-                }
+                found.set_unfinished(true);
+                found.write(&of.folder)?;
+                remove(&of.folder, found.files())?;
             }
-            None if of.existing != Existing::Replace => partitions.check_free()?,
             None => {}
         }
+        partitions.manifest.set_unfinished(true);
         partitions.save()?;
         Ok(partitions)
     }
@@ -179,26 +253,15 @@ impl<'a> Partitions<'a> {
             .on_chain
             .into_iter()
             .partition(|partition| self.of.has_file(partition));
-        for partition in kept.off_chain.iter().chain(&damaged) {
-            remove(&self.of.path_of(partition.file()))?;
-        }
+        // If this is killed, the manifest still names them.
+        let gone = kept.off_chain.iter().chain(&damaged);
+        remove(&self.of.folder, gone.map(Partition::file))?;
         for partition in there {
             if self.of.description.partition_at(partition.from, last) == (partition.from..=partition.to) {
                 self.kept.insert(partition.from);
             }
             // One that is not full stays until it is replaced.
             self.manifest.put(partition);
-        }
-        Ok(())
-    }
-
-    /// Refuses to write over files of which there is no manifest.
-    fn check_free(&self) -> Result<(), Failure> {
-        for heights in self.ranges() {
-            let path = self.of.path_of(&self.of.name_at(*heights.start()));
-            if std::fs::symlink_metadata(&path).is_ok() {
-                return Err(FileError::Exists { path }.into());
-            }
         }
         Ok(())
     }
@@ -228,12 +291,9 @@ impl<'a> Partitions<'a> {
         let (from, to) = heights.clone().into_inner();
         let metadata = self.origin.of_blocks(from, to, self.blocks.hash(to)?);
         let path = self.of.path_of(&self.of.name_at(from));
-        // What has the name is a form of this partition that was not full. It is not named while
-        // that changes.
-        if self.manifest.take(from) {
-            self.save()?;
-        }
-        let writer = Writer::open(table, *form, &path, Force::ALWAYS, &metadata)?;
+        // What is replaced is this partition when it was not full.
+        let file = NewFile::hidden(&path, self.manifest.has(from))?;
+        let writer = Writer::open(table, *form, Target::File(file), &metadata)?;
         Ok(OpenPartition { writer, rows: 0 })
     }
 
@@ -245,30 +305,41 @@ impl<'a> Partitions<'a> {
         open.writer.add(piece)
     }
 
-    /// Gives a partition its name, and names it in the manifest, with what the rows above rest on.
-    /// A partition may have no rows.
+    /// Names a partition in the manifest, with what the rows above rest on, and gives its file the
+    /// name. A partition may have no rows.
     pub(crate) fn end(&mut self, heights: &RangeInclusive<u32>, state: Option<Vec<u8>>) -> Result<(), Failure> {
         let open = self.take_open(heights)?;
         let (from, to) = heights.clone().into_inner();
         let hash = self.blocks.hash(to)?;
+        let (name, target) = (self.of.name_at(from), open.writer.end()?);
+        if self.manifest.has(from) {
+            // It may have the length of the new one, as which the manifest would name it.
+            remove(&self.of.folder, [&*name])?;
+        }
         self.manifest.put(Partition {
-            file: Some(self.of.name_at(from)),
+            file: Some(name),
             from,
             to,
             hash: hash.to_string(),
             rows: open.rows,
-            bytes: Some(open.writer.end()?.complete()?.unwrap_or_default()),
+            bytes: target.length()?,
             state: state.map(|state| self.manifest.sealed(&hash.to_string(), state)),
         });
         self.manifest.forget_states(DEPTH_MAX);
         self.made += 1;
-        self.save()
+        self.save()?;
+        target.complete()?;
+        Ok(())
     }
 
     /// Ends the table. Returns what the folder has now.
-    pub(crate) fn written(self) -> Written {
+    pub(crate) fn written(mut self) -> Result<Written, Failure> {
+        // What came meanwhile, where the file system has no locks, say.
+        self.of.check_names(Some(&self.manifest))?;
+        self.manifest.set_unfinished(false);
+        self.save()?;
         let partitions = &self.manifest.partitions;
-        Written {
+        Ok(Written {
             row: self.of.table.row,
             rows: rows_of(partitions),
             out: self.of.folder.clone(),
@@ -278,6 +349,6 @@ impl<'a> Partitions<'a> {
                 all: partitions.len() as u64,
                 made: self.made,
             }),
-        }
+        })
     }
 }

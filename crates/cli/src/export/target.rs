@@ -32,6 +32,14 @@ impl Target {
         })
     }
 
+    /// The length of the file so far, where there is one.
+    pub(crate) fn length(&self) -> Result<Option<u64>, Failure> {
+        match self {
+            Self::File(new) => Ok(Some(new.length()?)),
+            Self::Stdout(_) => Ok(None),
+        }
+    }
+
     /// Ends it. Returns the length of the file, where there is one.
     pub(crate) fn complete(self) -> Result<Option<u64>, Failure> {
         match self {

@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-const MANIFEST: &str = "blockmill.json";
+const MANIFEST: &str = "_blockmill.json";
 
 fn manifest(folder: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(folder.join(MANIFEST)).unwrap()).unwrap()
@@ -158,9 +158,13 @@ fn other_programs_read_all_partitions() {
                 assert!(rows == *expected, "{table}, {format}");
             }
         }
-        // And by one query over a folder.
+        // And a folder as it stands, also with what a killed export leaves.
         if format == "parquet" {
+            let left = "inputs/_0000000-0000032.incomplete";
+            std::fs::write(out.join(left), "PAR1").unwrap();
             let rows = lines(&python.run(DUCKDB, &out.join("inputs/*.parquet")));
+            assert!(rows == expected[1]);
+            let rows = lines(&python.run(PARQUET, &out.join("inputs")));
             assert!(rows == expected[1]);
         }
     }
@@ -316,6 +320,9 @@ fn tables_go_on_without_the_blocks_below() {
     check_same(&out, &fresh);
     // Where the state is none, they are wanted, and missed.
     let good = manifest(&out.join("statistics"));
+    for name in &named(&out.join("statistics"))[6..] {
+        std::fs::remove_file(out.join("statistics").join(name)).unwrap();
+    }
     let state_at = |index: usize| good["partitions"][index]["state"].as_str().unwrap();
     let flipped = match state_at(5).strip_prefix('0') {
         Some(rest) => format!("1{rest}"),
@@ -466,10 +473,11 @@ fn a_signal_in_the_middle_costs_one_partition() {
         assert!((55..66).contains(&names.len()), "{names:?}");
         let whole = contents(&fresh);
         for name in &names {
-            assert!(
-                std::fs::read(out.join(name)).unwrap() == whole[Path::new(name)],
-                "{name}"
-            );
+            match std::fs::read(out.join(name)) {
+                Ok(file) => assert!(file == whole[Path::new(name)], "{name}"),
+                // The last one was named, and had not got its name.
+                Err(error) => assert!(status.is_none() && Some(name) == names.last(), "{name}: {error}"),
+            }
         }
         run(&mut command(&out, &["--append"])).ends_with(0);
         check_same(&out, &fresh);
@@ -517,7 +525,8 @@ fn a_manifest_that_lies_is_refused() {
         with_file("0000010-0000019.csv"),
         with_file("./0000010-0000019.jsonl"),
         with_file(""),
-        set("version", 2.into()),
+        set("version", 1.into()),
+        set("version", 3.into()),
         set("format", "../x".into()),
         set("blocks_per_partition", 0.into()),
         set("blocks_per_partition", 20.into()),
@@ -683,33 +692,71 @@ fn what_does_not_go_together_is_said() {
         .says(&["file.sqlite"]);
 }
 
-/// Files without a manifest are somebody's, and a folder has one writer.
+/// Files that no manifest names are somebody's, and a folder has one writer.
 #[test]
 fn a_folder_is_not_written_over() {
     let (moving, _) = Moving::new();
     let (out, data) = (moving.scratch.folder("out"), moving.scratch.join("data"));
-    let mut command = blockmill();
-    command.args(["export", "outputs", "--format", "csv", "--partition", "10", "--data"]);
-    command.arg(&data).arg("--out").arg(&out);
     let go = |more: &[&str]| {
-        let mut again = Command::new(command.get_program());
-        run(again.args(command.get_args()).args(more))
+        let mut command = blockmill();
+        command.args(["export", "outputs", "--format", "csv", "--data"]);
+        run(command.arg(&data).arg("--out").arg(&out).args(more))
     };
-    let path = moving.scratch.write("out/0000050-0000059.csv", b"mine");
-    for more in [&[][..], &["--append"]] {
-        go(more).ends_with(2).says(&["0000050-0000059.csv", "already"]);
+    let options: [&[&str]; 3] = [&[], &["--append"], &["--force"]];
+    let check_refused = |name: &str| {
+        for more in options {
+            go(&[&["--partition", "10"], more].concat())
+                .ends_with(2)
+                .says(&[name, "no manifest names this"]);
+        }
+    };
+    // Also the manifest of an earlier version.
+    let victim = moving.scratch.write("victim", b"mine");
+    for name in ["0000050-0000059.csv", "rows.csv", "blockmill.json"] {
+        let path = moving.scratch.write(&format!("out/{name}"), b"mine");
+        check_refused(name);
         assert_eq!(std::fs::read(&path).unwrap(), b"mine");
-        assert_eq!(contents(&out).len(), 1);
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        check_refused(name);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        check_refused(name);
+        std::fs::remove_dir(&path).unwrap();
+        assert_eq!(contents(&out).len(), 0);
     }
     let lock = File::open(&out).unwrap();
     lock.try_lock().unwrap();
-    go(&["--force"]).ends_with(2).says(&["another process is writing it"]);
+    for more in options {
+        go(&[&["--partition", "10"], more].concat())
+            .ends_with(2)
+            .says(&["another process is writing it"]);
+    }
     drop(lock);
-    go(&["--force"]).ends_with(0);
-    assert_eq!(contents(&out).len(), 7);
-    // What a killed one has left of a file is in nobody's way.
-    moving.scratch.write("out/0000050-0000059.csv.incomplete", b"left");
+    // Names that readers skip are nobody's business, and what a killed one has left is removed.
+    moving.scratch.write("out/_README", b"mine");
+    moving.scratch.write("out/_0000050-0000059.incomplete", b"left");
+    go(&["--partition", "10"]).ends_with(0);
+    assert_eq!(contents(&out).len(), 8);
+    // What stands where a partition was is neither followed nor replaced.
+    let path = out.join("0000050-0000059.csv");
+    std::fs::remove_file(&path).unwrap();
+    crate::common::make_fifo(&path);
+    for more in ["--append", "--force"] {
+        go(&["--partition", "10", more])
+            .ends_with(3)
+            .says(&["0000050-0000059.csv", "no regular file"]);
+    }
     std::fs::remove_file(&path).unwrap();
     go(&["--append"]).ends_with(0);
-    assert_eq!(contents(&out).len(), 7);
+    assert_eq!(contents(&out).len(), 8);
+    // Another program is in the middle of the table.
+    let mut manifest = without_checksum(manifest(&out));
+    manifest["unfinished"] = "blockmill.distributed.export".into();
+    std::fs::write(out.join(MANIFEST), manifest.to_string()).unwrap();
+    go(&["--append"])
+        .ends_with(2)
+        .says(&["blockmill.distributed.export has not finished this table", "--force"]);
+    go(&["--partition", "20", "--force"]).ends_with(0);
+    assert_eq!(contents(&out).len(), 5);
 }

@@ -16,6 +16,7 @@ mod doctor;
 mod documents;
 mod export;
 mod export_blocks;
+mod export_crashes;
 mod export_database;
 mod export_hints;
 mod export_partitions;

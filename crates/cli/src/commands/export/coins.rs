@@ -6,6 +6,7 @@ use crate::commands::{cores, open_set_at};
 use crate::export::flat::{Encoder, Form, Piece, Writer};
 use crate::export::metadata::{Metadata, Origin};
 use crate::export::table::say_written;
+use crate::export::target::Target;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{EngineMeter, share};
@@ -257,7 +258,8 @@ pub(crate) fn run(arguments: &ExportCoinsArguments) -> Result<u8, Failure> {
     let encoder = Encoder::new(&coin_row::TABLE, form)?;
     let source = arguments.snapshot.as_ref().or(arguments.data.as_ref());
     let metadata = source.map(|source| coins.source.metadata(source)).unwrap_or_default();
-    let mut writer = Writer::open(&coin_row::TABLE, form, out, arguments.force, &metadata)?;
+    let target = Target::open(out, arguments.force)?;
+    let mut writer = Writer::open(&coin_row::TABLE, form, target, &metadata)?;
     let rows = coins.run(&mut meter, &|rows| encoder.encode(rows), &mut |piece| writer.add(piece))?;
     let bytes = writer.end()?.complete()?;
     drop(meter);

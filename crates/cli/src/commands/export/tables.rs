@@ -42,7 +42,7 @@ impl OpenFile {
         let table = kind.table();
         Ok(Self {
             table,
-            writer: Writer::open(table, *form, out, force, metadata)?,
+            writer: Writer::open(table, *form, Target::open(out, force)?, metadata)?,
             out: out.clone(),
             rows: 0,
         })
@@ -249,7 +249,7 @@ impl Tables<'_> {
         for output in self.outputs {
             match output {
                 Output::File(file) => ended.push((file.table.row, file.rows, file.out, file.writer.end()?)),
-                Output::Folder(partitions) => written.push(partitions.written()),
+                Output::Folder(partitions) => written.push(partitions.written()?),
                 #[cfg(feature = "tables")]
                 Output::Database(table) => growing.push(*table),
             }
