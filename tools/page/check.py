@@ -150,14 +150,14 @@ def quiet(browser, origin):
     """Nothing is in the console but lost connections, and nothing was asked elsewhere."""
     console = [line for line in browser.log("browser") if line["level"] in ("SEVERE", "WARNING")]
     # A browser reports each attempt itself while the command is away.
-    console = [line for line in console if "/events" not in line["message"] or "net::ERR_" not in line["message"]]
+    console = [line for line in console if "/status.json" not in line["message"] or "net::ERR_" not in line["message"]]
     check(not console, console)
     events = [json.loads(line["message"])["message"] for line in browser.log("performance")]
     urls = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
     elsewhere = [url for url in urls if not url.startswith((origin, "data:"))]
     check(urls and not elsewhere, elsewhere)
     paths = {url.removeprefix(origin).split("?")[0] for url in urls if url.startswith(origin)}
-    check(paths == {"/", "/events"}, paths)
+    check(paths == {"/", "/status.json"}, paths)
 
 
 def main():
@@ -178,6 +178,9 @@ def main():
     print(f"screenshots are in {out}")
 
 
+GONE = "return document.getElementById('state').textContent.startsWith('No answer: the command has ended')"
+
+
 def connecting(browser, program, axe, out, scratch, port):
     """Figures move, and go on after a restart."""
     blocks, data = scratch / "blocks", "data"
@@ -196,16 +199,15 @@ def connecting(browser, program, axe, out, scratch, port):
     browser.wait("a curve", "return document.querySelectorAll('#inputs_chart .line').length > 0")
     started = browser.text("started")
     first.stop()
-    browser.wait("that the command is gone", "return ['over', 'lost'].includes(document.getElementById('state').dataset.kind)")
+    browser.wait("that the command is gone", GONE)
     before = int(browser.text("height").replace(",", ""))
     look(browser, axe, out, "connect")
     keyboard(browser)
     second = Command(program, port, "connect", blocks, data, *slowly)
     browser.wait("the next run", "return document.getElementById('started').textContent !== arguments[0]", started)
     second.end()
-    browser.wait("its end", "return document.getElementById('height').textContent === '900'")
-    check(before < 900, "the first run was over before it was stopped")
-    browser.wait("that it is gone", "return document.getElementById('state').textContent.startsWith('The command has ended')")
+    browser.wait("that it is gone", GONE)
+    check(before < int(browser.text("height").replace(",", "")), "figures do not go on after a restart")
 
 
 def following(browser, program, axe, out, scratch, port):

@@ -1,19 +1,18 @@
-//! What a long command does, for a browser (`/`), as JSON (`/status.json`, `/events`) and for
-//! Prometheus (`/metrics`): one server, one set of figures.
+//! What a long command does, for a browser (`/`), as JSON (`/status.json`) and for Prometheus
+//! (`/metrics`): one server, one set of figures.
 //!
 //! Observers of the engine note the latest figures under a lock, and go on. A thread of its own
 //! reads them at most twice a second, whatever clients do, and answers all clients with what it has
 //! read. The thread ends with the command.
 
 mod answer;
-mod body;
 mod directory;
 mod figures;
-mod history;
 mod page;
 mod patient;
 mod process;
 mod prometheus;
+mod rates;
 mod server;
 mod site;
 mod snapshot;
@@ -88,11 +87,6 @@ impl Live {
         self.lock().caught_up(tip);
     }
 
-    /// The command has failed.
-    pub(crate) fn failed(&self, message: String) {
-        self.lock().error = Some(message);
-    }
-
     pub(crate) fn event(&self, event: &Event<'_>) {
         self.lock().event(event);
     }
@@ -150,8 +144,6 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.live.lock().set_state(State::Ended);
-        // It tells those who watch, which takes it a quarter of a second at the most.
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

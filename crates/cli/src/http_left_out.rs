@@ -49,10 +49,6 @@ impl Live {
         match *self {}
     }
 
-    pub(crate) fn failed(&self, _: String) {
-        match *self {}
-    }
-
     pub(crate) fn event(&self, _: &Event<'_>) {
         match *self {}
     }

@@ -34,12 +34,6 @@ impl<T> Recent<T> {
         self.counts.push_back((now, count));
         self.counts.front().filter(|_| self.counts.len() > 1)
     }
-
-    /// The count that was added last, and when.
-    #[cfg(feature = "http")]
-    pub(crate) fn last(&self) -> Option<&(Duration, T)> {
-        self.counts.back()
-    }
 }
 
 /// A rate per second.

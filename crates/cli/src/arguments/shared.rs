@@ -129,8 +129,7 @@ pub(crate) struct PageArguments {
 }
 
 impl PageArguments {
-    /// Does the work of a command, and serves its figures meanwhile if that is asked for. The last
-    /// ones say why it has failed.
+    /// Does the work of a command, and serves its figures meanwhile if that is asked for.
     pub(crate) fn during(
         &self,
         command: &http::Command<'_>,
@@ -141,14 +140,7 @@ impl PageArguments {
         #[cfg(not(feature = "http"))]
         let address = None;
         let server = address.map(|address| Server::start(address, command)).transpose()?;
-        let live = server.as_ref().map(Server::live);
-        let outcome = work(live.clone());
-        if let (Some(live), Err(failure)) = (live, &outcome)
-            && !failure.is_stop()
-        {
-            live.failed(failure.message());
-        }
-        outcome
+        work(server.as_ref().map(Server::live))
     }
 }
 

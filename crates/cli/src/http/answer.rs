@@ -1,8 +1,6 @@
 //! Which answer a request gets.
 
-use crate::http::body::Body;
 use crate::http::site::Site;
-use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::uri::Authority;
 use hyper::{Method, Request, Response, StatusCode, Version};
@@ -24,39 +22,33 @@ const NO_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 /// The kinds of content.
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
-const EVENTS: &str = "text/event-stream";
 const PLAIN: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "text/plain; version=0.0.4";
 
 /// Answers a request.
-pub(super) fn answer<B: hyper::body::Body>(site: &Site, request: &Request<B>) -> Response<Body> {
+pub(super) fn answer<B: hyper::body::Body>(site: &Site, request: &Request<B>) -> Response<String> {
     if let Err((status, why)) = check(request, site.is_loopback()) {
         return refusal(status, why);
     }
     let is_wanted = matches!(*request.method(), Method::GET | Method::HEAD);
     match request.uri().path() {
-        "/" | "/metrics" | "/status.json" | "/events" if !is_wanted => {
+        "/" | "/metrics" | "/status.json" if !is_wanted => {
             let mut refusal = refusal(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
             let allowed = HeaderValue::from_static("GET, HEAD");
             refusal.headers_mut().insert(header::ALLOW, allowed);
             refusal
         }
         "/" => {
-            let mut page = whole(HTML, site.page.html());
+            let mut page = response(StatusCode::OK, HTML, site.page.html());
             page.headers_mut()
                 .insert(header::CONTENT_SECURITY_POLICY, site.page.policy());
             page
         }
-        "/metrics" => whole(METRICS, site.metrics()),
-        "/status.json" => whole(JSON, site.status().into()),
-        "/events" if *request.method() == Method::HEAD => response(StatusCode::OK, EVENTS, Body::Whole(Bytes::new())),
-        "/events" => match site.watch() {
-            Some(watch) => response(StatusCode::OK, EVENTS, Body::Events(watch)),
-            None => refusal(StatusCode::SERVICE_UNAVAILABLE, "too many watch already"),
-        },
+        "/metrics" => response(StatusCode::OK, METRICS, site.metrics()),
+        "/status.json" => response(StatusCode::OK, JSON, site.status()),
         _ => refusal(
             StatusCode::NOT_FOUND,
-            "there are the page at /, the figures at /status.json and /metrics, and events at /events",
+            "there are the page at /, and the figures at /status.json and /metrics",
         ),
     }
 }
@@ -91,20 +83,16 @@ fn is_this_machine(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || literal.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn whole(kind: &'static str, bytes: Bytes) -> Response<Body> {
-    response(StatusCode::OK, kind, Body::Whole(bytes))
-}
-
 /// An answer that says why there is no other. It ends the connection: what follows such a request
 /// is not worth reading.
-fn refusal(status: StatusCode, why: &'static str) -> Response<Body> {
-    let mut refusal = response(status, PLAIN, Body::Whole(format!("{why}\n").into()));
+fn refusal(status: StatusCode, why: &'static str) -> Response<String> {
+    let mut refusal = response(status, PLAIN, format!("{why}\n"));
     let close = HeaderValue::from_static("close");
     refusal.headers_mut().insert(header::CONNECTION, close);
     refusal
 }
 
-fn response(status: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
+fn response(status: StatusCode, kind: &'static str, body: String) -> Response<String> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -143,7 +131,7 @@ mod tests {
         for host in hosts {
             request = request.header(header::HOST, *host);
         }
-        let request = request.body(Body::Whole(Bytes::new())).unwrap();
+        let request = request.body(String::new()).unwrap();
         check(&request, is_loopback)
             .err()
             .map_or(200, |(status, _)| status.as_u16())

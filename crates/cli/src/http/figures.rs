@@ -35,12 +35,10 @@ pub(super) enum State {
     AtTheTip,
     /// A signal has come.
     Stopping,
-    /// The command is done.
-    Ended,
 }
 
 impl State {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Starting,
         Self::WaitingForLock,
         Self::ReadingHeaders,
@@ -49,7 +47,6 @@ impl State {
         Self::ReadingCoins,
         Self::AtTheTip,
         Self::Stopping,
-        Self::Ended,
     ];
 
     /// Its word in JSON and in the metrics.
@@ -63,7 +60,6 @@ impl State {
             Self::ReadingCoins => "reading_coins",
             Self::AtTheTip => "at_the_tip",
             Self::Stopping => "stopping",
-            Self::Ended => "ended",
         }
     }
 }
@@ -100,8 +96,6 @@ pub(super) struct Figures {
     pub(super) network: Option<&'static str>,
     pub(super) started: SystemTime,
     pub(super) state: State,
-    /// Why the command has failed.
-    pub(super) error: Option<String>,
     pub(super) directory: Option<PathBuf>,
     pub(super) store: Option<PathBuf>,
     pub(super) start_height: Option<u32>,
@@ -118,8 +112,6 @@ pub(super) struct Figures {
     pub(super) reorganisations_total: u64,
     /// Whether the last one goes on.
     is_reorganising: bool,
-    /// How often something has changed.
-    pub(super) changes: u64,
 }
 
 /// Adds to the newest of something, and drops the oldest.
@@ -139,7 +131,6 @@ impl Figures {
             network: None,
             started: SystemTime::now(),
             state: State::Starting,
-            error: None,
             directory: None,
             store: None,
             start_height: None,
@@ -152,13 +143,11 @@ impl Figures {
             reorganisations: VecDeque::new(),
             reorganisations_total: 0,
             is_reorganising: false,
-            changes: 0,
         }
     }
 
     pub(super) fn set_state(&mut self, state: State) {
         self.state = state;
-        self.changes += 1;
     }
 
     pub(super) fn opened(&mut self, directory: &Path, store: &Path, network: &'static str, height: u32) {
@@ -205,7 +194,6 @@ impl Figures {
                 block_size: block.bytes().len(),
             },
         );
-        self.changes += 1;
     }
 
     fn disconnected(&mut self, hash: BlockHash, height: u32) {
@@ -231,7 +219,6 @@ impl Figures {
                 keep(&mut self.reorganisations, new);
             }
         }
-        self.changes += 1;
     }
 
     pub(super) fn caught_up(&mut self, tip: &Tip) {
@@ -246,7 +233,6 @@ impl Figures {
             Event::Disconnected { hash, height } => self.disconnected(*hash, *height),
             _ => {}
         }
-        self.changes += 1;
     }
 }
 

@@ -86,7 +86,6 @@ const STATES = {
   reading_coins: ["Reading coins", "work"],
   at_the_tip: ["At the tip", "good"],
   stopping: ["Stopping", "wait"],
-  ended: ["The command has ended", "over"],
 };
 
 function showState(text, kind) {
@@ -173,16 +172,15 @@ function showFacts(status) {
 }
 
 function showChain(status) {
-  const isDone = status.state === "at_the_tip" || status.state === "ended";
   say("height", whole(status.height));
   say("best_height", whole(status.best_height));
   say("share", percent(status.share));
   byId("progress").value = status.share || 0;
   say("remaining", duration(status.remaining_seconds));
-  showRow("remaining", !isDone);
+  showRow("remaining", status.state !== "at_the_tip");
   say("doing", status.doing);
   // Words for what the figures above do not say already.
-  showRow("doing", !["connecting", "verifying", "at_the_tip", "ended"].includes(status.state));
+  showRow("doing", !["connecting", "verifying", "at_the_tip"].includes(status.state));
   // Its line is broken in the middle, if at all.
   say("tip_begin", (status.tip || "").slice(0, 32));
   say("tip_end", (status.tip || "").slice(32));
@@ -292,7 +290,7 @@ function showEvents(status) {
 
 function show(status) {
   const [text, kind] = STATES[status.state] || [status.state, "work"];
-  showState(status.error ? "The command has failed: " + status.error : text, status.error ? "lost" : kind);
+  showState(text, kind);
   showFacts(status);
   showChain(status);
   say("blocks_per_second", rate(status.blocks_per_second));
@@ -318,14 +316,26 @@ const LEFT = 52;
 const TOP = 10;
 const BOTTOM = 20;
 
-/** Points, the oldest first: time, height, blocks per second, inputs per second. */
+/** Points, the oldest first: time, height, blocks per second, inputs per second, when the run began. */
 let points = [];
 
-/** Takes the points of the server. Those of a run before it stay for ten minutes. */
-function takeHistory(history) {
-  const first = history.length > 0 ? history[0][0] : Infinity;
-  const newest = history.length > 0 ? history[history.length - 1][0] : Date.now() / 1000;
-  points = points.filter((point) => point[0] < first).concat(history).filter((point) => point[0] >= newest - SPAN);
+/** The figures from which the next point is counted. */
+let before = null;
+
+/** Adds a point once a STEP has passed since the last one. What a hidden tab has missed is one point. */
+function addPoint(status) {
+  const now = [status.time, status.height || 0, status.blocks || 0, status.inputs || 0, status.started];
+  if (before === null || before[4] !== now[4]) {
+    before = now;
+  }
+  const seconds = now[0] - before[0];
+  if (seconds < STEP) {
+    return;
+  }
+  const rates = [2, 3].map((column) => Math.max(now[column] - before[column], 0) / seconds);
+  points = points.concat([[now[0], now[1], ...rates, now[4]]]).filter((point) => point[0] >= now[0] - SPAN);
+  before = now;
+  drawAll();
 }
 
 /** The least of 1, 2 and 5, times a power of ten, that is no less. */
@@ -372,14 +382,14 @@ function draw(id, column) {
   for (const [ago, text, anchor] of [[span, begin, "start"], [span / 2, middle, "middle"], [0, "now", "end"]]) {
     drawn(svg, "text", { x: x(end - ago), y: height - 4, "text-anchor": anchor }, text);
   }
-  // A gap, as where the command was started again, is no line.
+  // Each run has a line of its own.
   const parts = [];
-  let before = -Infinity;
+  let run = null;
   for (const point of points) {
-    if (point[0] - before > 3 * STEP) {
+    if (point[4] !== run) {
       parts.push([]);
     }
-    before = point[0];
+    run = point[4];
     parts[parts.length - 1].push(x(point[0]).toFixed(1) + "," + y(point[column]).toFixed(1));
   }
   for (const part of parts) {
@@ -396,9 +406,10 @@ function drawAll() {
     return;
   }
   const rows = [];
-  const parts = 30 / STEP;
-  for (let end = points.length; end > 0; end -= parts) {
-    const part = points.slice(Math.max(end - parts, 0), end);
+  for (let end = points.length; end > 0; ) {
+    const first = points.findIndex((point) => point[0] > points[end - 1][0] - 30);
+    const part = points.slice(first, end);
+    end = first;
     const mean = (column) => part.reduce((sum, point) => sum + point[column], 0) / part.length;
     const last = part[part.length - 1];
     rows.push([moment(last[0], true), whole(last[1]), rate(mean(2)), rate(mean(3))]);
@@ -409,46 +420,26 @@ function drawAll() {
 byId("rates").addEventListener("toggle", drawAll);
 new ResizeObserver(drawAll).observe(byId("inputs_chart"));
 
-// The connection. A browser connects again by itself, but not after every kind of failure.
+// The figures are asked for once a second.
 
+const PERIOD = 1000;
 const SILENCE_MAX = 10000;
-let source = null;
-let heard = Date.now();
-let last = null;
 
-function lost() {
-  const hasEnded = last !== null && last.state === "ended";
-  if (hasEnded && last.error) {
+async function poll() {
+  let status = null;
+  try {
+    const answer = await fetch("/status.json", { cache: "no-store", signal: AbortSignal.timeout(SILENCE_MAX) });
+    status = answer.ok ? await answer.json() : null;
+  } catch {
+    // The command has ended, or cannot be reached.
+  }
+  setTimeout(poll, PERIOD);
+  if (status === null) {
+    showState(before === null ? "No answer, trying again" : "No answer: the command has ended or cannot be reached; trying again", "lost");
     return;
   }
-  showState(hasEnded ? "The command has ended; looking for the next run" : "Connection lost, trying again", hasEnded ? "over" : "lost");
+  show(status);
+  addPoint(status);
 }
 
-function connect() {
-  if (source !== null) {
-    source.close();
-  }
-  heard = Date.now();
-  source = new EventSource("/events");
-  source.addEventListener("history", (event) => {
-    takeHistory(JSON.parse(event.data));
-    drawAll();
-  });
-  source.addEventListener("status", (event) => {
-    heard = Date.now();
-    last = JSON.parse(event.data);
-    show(last);
-  });
-  source.onerror = lost;
-}
-
-setInterval(() => {
-  const isSilent = Date.now() - heard > SILENCE_MAX;
-  if (isSilent || source.readyState === EventSource.CLOSED) {
-    lost();
-    if (isSilent || Date.now() - heard > 1000) {
-      connect();
-    }
-  }
-}, 2000);
-connect();
+poll();

@@ -2,7 +2,6 @@
 //! which their hashes name, and nothing else.
 
 use blockmill_block::hash::sha256;
-use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 
 /// The parts of the page.
@@ -16,7 +15,7 @@ const SCRIPT_HERE: &str = "/* script */";
 
 /// The page, and what a browser may load for it.
 pub(super) struct Page {
-    html: Bytes,
+    html: String,
     policy: HeaderValue,
 }
 
@@ -29,13 +28,13 @@ impl Page {
              img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         );
         Self {
-            html: html.into(),
+            html,
             // It has no character that a header may not have.
             policy: HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'")),
         }
     }
 
-    pub(super) fn html(&self) -> Bytes {
+    pub(super) fn html(&self) -> String {
         self.html.clone()
     }
 
@@ -81,7 +80,7 @@ mod tests {
     #[test]
     fn style_and_script_are_in_the_page_as_they_are() {
         let page = Page::new();
-        let html = String::from_utf8(page.html().to_vec()).unwrap();
+        let html = page.html();
         for (tag, text) in [("style", STYLE), ("script", SCRIPT)] {
             let (_, rest) = html.split_once(&format!("<{tag}>")).unwrap();
             let (inner, _) = rest.split_once(&format!("</{tag}>")).unwrap();

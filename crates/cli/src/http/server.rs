@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-/// Connections at a time, of clients that watch events and of others.
+/// Connections at a time.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Time for the head of a request, and for which a connection may be without one.
@@ -38,10 +38,6 @@ const BACKLOG: u32 = 128;
 
 /// What a client waits for its turn when there is much to do.
 const TURN: Duration = Duration::from_millis(100);
-
-/// Between two looks whether the last events are out, and how many looks there are.
-const LAST_LOOK: Duration = Duration::from_millis(10);
-const LAST_LOOKS: u32 = 20;
 
 /// What a client gets when there are too many.
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
@@ -69,16 +65,9 @@ pub(super) fn run(runtime: &Runtime, listener: TcpListener, site: impl FnOnce() 
     let site = Rc::new(site());
     let tasks = LocalSet::new();
     tasks.spawn_local(accept(listener, Rc::clone(&site)));
-    tasks.spawn_local(tick(Rc::clone(&site)));
+    tasks.spawn_local(tick(site));
     tasks.block_on(runtime, async {
         let _ = ended.await;
-        site.end();
-        for _ in 0..LAST_LOOKS {
-            if site.watching() == 0 {
-                break;
-            }
-            sleep(LAST_LOOK).await;
-        }
     });
 }
 

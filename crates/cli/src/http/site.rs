@@ -1,27 +1,20 @@
-//! What all clients share: the figures of now and of the last ten minutes, and how much is done for
-//! clients in a while.
+//! What all clients share: the figures of now, and how much is done for clients in a while.
 
 use crate::http::Live;
-use crate::http::body::{Broadcast, Watch};
 use crate::http::directory::Directory;
-use crate::http::history::{History, STEP};
 use crate::http::page::Page;
 use crate::http::prometheus;
+use crate::http::rates::{Rates, STEP};
 use crate::http::snapshot::Snapshot;
 use crate::http::status;
-use hyper::body::Bytes;
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Time between two looks at the figures.
 pub(super) const TICK: Duration = Duration::from_millis(500);
-
-/// Clients that watch events at a time.
-pub(super) const WATCHING_MAX: usize = 32;
 
 /// Connections that are accepted and requests that are answered at once in each [`TICK`]. Those
 /// above it wait a little.
@@ -30,10 +23,8 @@ const BUDGET: usize = 100;
 /// The texts of a moment.
 struct Texts {
     at: Instant,
-    /// How often the figures had changed, and how many warnings there had been.
-    changes: (u64, u64),
     status: String,
-    metrics: Bytes,
+    metrics: String,
 }
 
 /// The figures and those who ask for them. It lives on one thread.
@@ -43,12 +34,9 @@ pub(super) struct Site {
     /// Whether only this machine reaches it.
     is_loopback: bool,
     pub(super) page: Page,
-    history: RefCell<History>,
+    rates: RefCell<Rates>,
     directory: RefCell<Directory>,
     texts: RefCell<Option<Texts>>,
-    broadcast: Rc<Broadcast>,
-    /// The changes of those that were told last.
-    told: Cell<(u64, u64)>,
     sampled: Cell<Option<Instant>>,
     spent: Cell<usize>,
 }
@@ -61,11 +49,9 @@ impl Site {
             stop,
             is_loopback: address.to_canonical().is_loopback(),
             page: Page::new(),
-            history: RefCell::default(),
+            rates: RefCell::default(),
             directory: RefCell::default(),
             texts: RefCell::default(),
-            broadcast: Rc::default(),
-            told: Cell::default(),
             sampled: Cell::default(),
             spent: Cell::default(),
         }
@@ -82,10 +68,10 @@ impl Site {
         spent > BUDGET
     }
 
-    /// Calls `take` with texts that are younger than this.
-    fn with_texts<R>(&self, age_max: Duration, take: impl FnOnce(&Texts) -> R) -> R {
+    /// Calls `take` with texts that are younger than a [`TICK`].
+    fn with_texts<R>(&self, take: impl FnOnce(&Texts) -> R) -> R {
         let mut texts = self.texts.borrow_mut();
-        let fresh = texts.take().filter(|texts| texts.at.elapsed() < age_max);
+        let fresh = texts.take().filter(|texts| texts.at.elapsed() < TICK);
         take(texts.insert(fresh.unwrap_or_else(|| self.look())))
     }
 
@@ -97,54 +83,23 @@ impl Site {
             .directory
             .borrow_mut()
             .sizes(directory.as_deref(), store.as_deref());
-        let latest = self.history.borrow().latest().clone();
+        let latest = self.rates.borrow().latest().clone();
         let snapshot = Snapshot::new(figures, self.stop.load(Ordering::Relaxed), latest, sizes);
         Texts {
             at: Instant::now(),
-            changes: (snapshot.figures.changes, snapshot.warnings_total),
-            status: status::json_of(&snapshot).to_string(),
-            metrics: prometheus::text_of(&snapshot).into(),
+            status: format!("{}\n", status::json_of(&snapshot)),
+            metrics: prometheus::text_of(&snapshot),
         }
     }
 
     /// The text of `/metrics`.
-    pub(super) fn metrics(&self) -> Bytes {
-        self.with_texts(TICK, |texts| texts.metrics.clone())
+    pub(super) fn metrics(&self) -> String {
+        self.with_texts(|texts| texts.metrics.clone())
     }
 
-    /// The text of `/status.json`: the figures of now, and the past.
+    /// The text of `/status.json`.
     pub(super) fn status(&self) -> String {
-        let history = self.history.borrow().json();
-        self.with_texts(TICK, |texts| {
-            let inner = texts.status.strip_suffix('}').unwrap_or_default();
-            format!("{inner},\"history\":{history}}}\n")
-        })
-    }
-
-    /// The events for one more client; none if there are too many.
-    pub(super) fn watch(&self) -> Option<Watch> {
-        if self.broadcast.watching() == WATCHING_MAX {
-            return None;
-        }
-        // Nobody may have watched for hours.
-        self.tell();
-        Some(self.broadcast.watch())
-    }
-
-    fn tell(&self) {
-        self.broadcast.history(&self.history.borrow().json().to_string());
-        self.tell_if(|_| true);
-    }
-
-    /// Tells the figures of now if their changes are worth it.
-    fn tell_if(&self, is_worth_it: impl FnOnce((u64, u64)) -> bool) {
-        // Each tick has texts of its own. Those of a request may be older.
-        self.with_texts(TICK / 2, |texts| {
-            if is_worth_it(texts.changes) {
-                self.told.set(texts.changes);
-                self.broadcast.status(&texts.status);
-            }
-        });
+        self.with_texts(|texts| texts.status.clone())
     }
 
     /// Does what is due, once in a [`TICK`].
@@ -153,31 +108,9 @@ impl Site {
         let now = Instant::now();
         // Ticks come a little early or late.
         let is_due = |sampled: Instant| now.duration_since(sampled) + TICK / 2 >= STEP;
-        let is_sampled = self.sampled.get().is_none_or(is_due);
-        if is_sampled {
+        if self.sampled.get().is_none_or(is_due) {
             self.sampled.set(Some(now));
-            self.history.borrow_mut().add(&self.live.read(), now, SystemTime::now());
+            self.rates.borrow_mut().add(&self.live.read(), now);
         }
-        if self.broadcast.watching() == 0 {
-            return;
-        }
-        if is_sampled {
-            self.tell();
-        } else {
-            self.tell_if(|changes| changes != self.told.get());
-        }
-    }
-
-    /// Tells the last figures, and ends all events.
-    pub(super) fn end(&self) {
-        self.texts.take();
-        if self.broadcast.watching() > 0 {
-            self.tell();
-        }
-        self.broadcast.end();
-    }
-
-    pub(super) fn watching(&self) -> usize {
-        self.broadcast.watching()
     }
 }

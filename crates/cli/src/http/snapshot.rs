@@ -3,8 +3,8 @@
 use crate::doing::{self, remaining_seconds};
 use crate::http::directory::Sizes;
 use crate::http::figures::{Figures, State};
-use crate::http::history::Latest;
 use crate::http::process::Process;
+use crate::http::rates::Latest;
 use crate::output;
 use crate::warnings::{self, Warning};
 use blockmill_engine::report::{FIGURES, Figure, Totals, Value};
@@ -35,7 +35,6 @@ pub(super) struct Snapshot {
 impl Snapshot {
     pub(super) fn new(figures: Figures, is_stopping: bool, latest: Latest, sizes: Sizes) -> Self {
         let state = match figures.state {
-            State::Ended => State::Ended,
             _ if is_stopping => State::Stopping,
             state => state,
         };
@@ -45,7 +44,7 @@ impl Snapshot {
             State::Connecting | State::Verifying | State::Stopping => progress,
             _ => None,
         };
-        let is_still = matches!(state, State::AtTheTip | State::Ended | State::WaitingForLock);
+        let is_still = matches!(state, State::AtTheTip | State::WaitingForLock);
         let (warnings, warnings_total) = warnings::last();
         Self {
             time: SystemTime::now(),

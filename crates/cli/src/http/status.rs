@@ -1,4 +1,4 @@
-//! The object of `/status.json` and `/events`.
+//! The object of `/status.json`.
 
 use crate::build_info;
 use crate::http::figures::{Figures, LastBlock, Reorganisation};
@@ -39,7 +39,6 @@ pub(super) fn json_of(snapshot: &Snapshot) -> Value {
         "command": figures.command,
         "network": figures.network,
         "state": snapshot.state.name(),
-        "error": figures.error,
         "doing": snapshot.doing,
         "started": seconds(figures.started),
         "time": seconds(snapshot.time),

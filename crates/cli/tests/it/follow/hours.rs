@@ -36,13 +36,21 @@ fn address(process: &mut Running) -> String {
     address
 }
 
-/// An open page. Returns how many events it got when the server has ended.
+/// An open page, which polls the figures. Returns how many answers it got when the server has ended.
 fn open_page(address: &str) -> std::thread::JoinHandle<usize> {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET /events HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("GET /status.json HTTP/1.1\r\nHost: {address}\r\n\r\n");
     std::thread::spawn(move || {
-        let lines = BufReader::new(stream).lines().map_while(Result::ok);
-        lines.filter(|line| line.starts_with("data:")).count()
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let mut answers = 0;
+        while stream.write_all(request.as_bytes()).is_ok()
+            && lines.any(|line| line.is_ok_and(|line| line.ends_with('}')))
+        {
+            answers += 1;
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        answers
     })
 }
 

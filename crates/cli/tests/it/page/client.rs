@@ -90,15 +90,14 @@ impl Served {
         self.wait_for(|status| status["state"] == state)
     }
 
-    /// Watches the events.
-    pub(super) fn events(&self) -> Events {
-        let mut stream = self.connect();
-        stream.write_all(b"GET /events HTTP/1.0\r\n\r\n").unwrap();
-        let mut lines = BufReader::new(stream);
-        let head = read_head(&mut lines);
-        assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
-        assert!(head.contains("content-type: text/event-stream\r\n"), "{head}");
-        Events(lines)
+    /// The figures, as long as the command serves them.
+    pub(super) fn status_if_served(&self) -> Option<Value> {
+        let mut stream = TcpStream::connect(&self.address).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.write_all(b"GET /status.json HTTP/1.0\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
     }
 
     /// Asks the command to end. Returns its status.
@@ -172,28 +171,5 @@ impl Answer {
         lines
             .find(|(found, _)| found.eq_ignore_ascii_case(name))
             .map(|(_, value)| value)
-    }
-}
-
-/// The events of a command.
-pub(super) struct Events(BufReader<TcpStream>);
-
-impl Iterator for Events {
-    type Item = (String, Value);
-
-    /// The next event: its name, and what it says.
-    fn next(&mut self) -> Option<(String, Value)> {
-        let mut name = String::new();
-        loop {
-            let mut line = String::new();
-            if self.0.read_line(&mut line).unwrap() == 0 {
-                return None;
-            }
-            if let Some(found) = line.strip_prefix("event: ") {
-                name = found.trim_end().to_owned();
-            } else if let Some(data) = line.strip_prefix("data: ") {
-                return Some((name, serde_json::from_str(data).unwrap()));
-            }
-        }
     }
 }

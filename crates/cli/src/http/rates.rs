@@ -1,33 +1,19 @@
-//! Rates over the last ten minutes, and what stages and threads did in the last seconds.
+//! How fast a command was in the last ten seconds, and what its stages and threads did.
 
 use crate::http::figures::Figures;
 use crate::http::process::{ThreadGroup, ThreadTimes};
 use crate::recent::{Recent, rate};
 use blockmill_engine::report::Totals;
-use serde_json::{Value, json};
-use std::collections::VecDeque;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-/// Time between two points.
+/// Time between two looks at the counts.
 pub(super) const STEP: Duration = Duration::from_millis(2_500);
-
-/// Points of ten minutes.
-const POINTS_MAX: usize = 240;
 
 /// The figures at a moment.
 struct Count {
     blocks: u64,
     inputs: u64,
     totals: Totals,
-}
-
-/// A point of a curve: the means of the step before it.
-struct Point {
-    /// Seconds since 1970.
-    time: f64,
-    height: u32,
-    blocks_per_second: f64,
-    inputs_per_second: f64,
 }
 
 /// How fast a command was in the last ten seconds.
@@ -42,10 +28,9 @@ pub(super) struct Latest {
     pub(super) threads: Vec<ThreadGroup>,
 }
 
-/// The past of a command.
+/// The counts of the last ten seconds.
 #[derive(Default)]
-pub(super) struct History {
-    points: VecDeque<Point>,
+pub(super) struct Rates {
     /// When the first look was.
     begun: Option<Instant>,
     counts: Recent<Count>,
@@ -53,30 +38,13 @@ pub(super) struct History {
     latest: Latest,
 }
 
-/// A number with one digit after the point, as JSON.
-fn tenths(number: f64) -> f64 {
-    (number * 10.0).round() / 10.0
-}
-
-impl History {
-    /// Adds a point.
-    pub(super) fn add(&mut self, figures: &Figures, at: Instant, time: SystemTime) {
+impl Rates {
+    /// Takes the counts of a moment.
+    pub(super) fn add(&mut self, figures: &Figures, at: Instant) {
         let progress = figures.progress.as_ref();
         let (blocks, inputs) = progress.map_or((0, 0), |progress| (progress.blocks, progress.inputs));
         let totals = figures.totals.unwrap_or_default();
         let now = at.duration_since(*self.begun.get_or_insert(at));
-        if let Some((last, before)) = self.counts.last() {
-            let seconds = (now - *last).as_secs_f64();
-            if self.points.len() == POINTS_MAX {
-                self.points.pop_front();
-            }
-            self.points.push_back(Point {
-                time: time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
-                height: progress.map_or(figures.start_height.unwrap_or(0), |progress| progress.height),
-                blocks_per_second: rate(before.blocks, blocks, seconds),
-                inputs_per_second: rate(before.inputs, inputs, seconds),
-            });
-        }
         let count = Count { blocks, inputs, totals };
         if let Some((begun, before)) = self.counts.add(now, count) {
             let seconds = (now - *begun).as_secs_f64();
@@ -99,20 +67,6 @@ impl History {
 
     pub(super) fn latest(&self) -> &Latest {
         &self.latest
-    }
-
-    /// The points, the oldest first, each as a list: the time, the height, blocks and inputs per
-    /// second.
-    pub(super) fn json(&self) -> Value {
-        let list = |point: &Point| {
-            json!([
-                tenths(point.time),
-                point.height,
-                tenths(point.blocks_per_second),
-                tenths(point.inputs_per_second)
-            ])
-        };
-        self.points.iter().map(list).collect()
     }
 }
 
@@ -148,29 +102,21 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_of_a_step_and_of_ten_seconds() {
-        let (mut history, start) = (History::default(), Instant::now());
+    fn rates_are_those_of_ten_seconds() {
+        let (mut rates, start) = (Rates::default(), Instant::now());
         let mut add = |step: u32, blocks, inputs| {
-            let at = start + STEP * step;
-            history.add(&figures(blocks, inputs), at, UNIX_EPOCH + STEP * step);
-            (history.json(), history.latest().inputs_per_second)
+            rates.add(&figures(blocks, inputs), start + STEP * step);
+            rates.latest().inputs_per_second
         };
         // One look has no rate.
-        assert_eq!(add(0, 0, 0), (json!([]), 0.0));
-        assert_eq!(add(1, 5, 100), (json!([[2.5, 5, 2.0, 40.0]]), 40.0));
+        assert_eq!(add(0, 0, 0), 0.0);
+        assert_eq!(add(1, 5, 100), 40.0);
         for step in 2..5 {
             add(step, 5, 100);
         }
-        let (points, recent) = add(5, 10, 600);
-        assert_eq!(points[4], json!([12.5, 10, 2.0, 200.0]));
         // The first look is older than ten seconds.
-        assert_eq!(recent, 50.0);
+        assert_eq!(add(5, 10, 600), 50.0);
         // The engine was opened anew.
-        let (points, recent) = add(6, 1, 10);
-        assert_eq!((&points[5], recent), (&json!([15.0, 1, 0.0, 0.0]), 0.0));
-        for step in 7..1_000 {
-            add(step, 1, 10);
-        }
-        assert_eq!(history.json().as_array().unwrap().len(), POINTS_MAX);
+        assert_eq!(add(6, 1, 10), 0.0);
     }
 }
