@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+# Children inherit which signals are ignored, as a shell's background jobs and nohup ignore some, and not
+# which are caught.
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
+
+
+@pytest.fixture(autouse=True)
+def bounded() -> Iterator[None]:
+    """No test waits for ever."""
+    faulthandler.dump_traceback_later(3600, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod branches;
+pub(crate) mod children;
 pub(crate) mod core_folder;
 pub(crate) mod growth;
 pub(crate) mod lying;
@@ -77,6 +78,7 @@ const EMULATOR: &str = "BLOCKMILL_TEST_EMULATOR";
 
 /// The command, without arguments.
 pub(crate) fn blockmill() -> Command {
+    children::prepare();
     let program = env!("CARGO_BIN_EXE_blockmill");
     let Ok(emulator) = std::env::var(EMULATOR) else {
         return Command::new(program);

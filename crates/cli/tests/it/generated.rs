@@ -1,6 +1,7 @@
 //! A generated chain: the answer does not depend on settings, and not on when the command is
 //! stopped or killed.
 
+use crate::common::children::wait_until;
 use crate::common::{Rng, Run, Scratch, connect, generate_command, hash_of, manifest, records, run, stats, store};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -249,17 +250,13 @@ fn check_stopped(signal: Signal, data: &Path, scratch: &Scratch, height_before: 
     // because of it.
     let mut command = connect(&scratch.join("chain.dat"), data, "regtest");
     let child = start(command.args(["--par", "1", "--flush-seconds", "60"]), scratch);
-    let waiting = Instant::now();
     // The coin store is opened after the signals are listened for, the line about the height comes
     // after that.
     let begun = || match height_before {
         0 => store::file(data).exists(),
         _ => std::fs::read_to_string(scratch.join("stderr")).is_ok_and(|text| text.contains("going on")),
     };
-    while !begun() {
-        assert!(waiting.elapsed() < Duration::from_secs(60), "it does not begin");
-        sleep(Duration::from_millis(10));
-    }
+    wait_until("its begin", begun);
     sleep(Duration::from_millis(600));
     let signalled = Instant::now();
     kill_process(Pid::from_child(&child), signal).unwrap();

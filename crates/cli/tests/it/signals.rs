@@ -1,6 +1,7 @@
 //! A signal in the midst of what takes long: it ends soon, says so, and leaves nothing half done.
 //! `connect` ends with status 0, since what it did is kept, all others with 128 and the signal.
 
+use crate::common::children::wait_until;
 use crate::common::{self, Run, Scratch, blockmill, generate_command, load_command, make_fifo, names_in, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
@@ -29,11 +30,7 @@ const AT_WORK: Duration = Duration::from_millis(1000);
 #[track_caller]
 fn stopped(command: &mut Command, signal: Signal, begun: &dyn Fn() -> bool, after: Duration) -> Run {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let waiting = Instant::now();
-    while !begun() {
-        assert!(waiting.elapsed() < Duration::from_secs(60), "it does not begin");
-        sleep(Duration::from_millis(5));
-    }
+    wait_until("its begin", begun);
     sleep(after);
     let start = Instant::now();
     kill_process(Pid::from_child(&child), signal).unwrap();
@@ -42,23 +39,11 @@ fn stopped(command: &mut Command, signal: Signal, begun: &dyn Fn() -> bool, afte
     run.says(&["stopped"])
 }
 
-/// SIGHUP and its number. SIGTERM, where whoever runs the tests lets SIGHUP be ignored, as nohup
-/// does: then it stays so.
-fn hangup() -> (Signal, i32) {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    if u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 == 0 {
-        (Signal::HUP, 1)
-    } else {
-        (Signal::TERM, 15)
-    }
-}
-
 #[test]
 fn connect_stops_inside_a_file() {
     let scratch = Scratch::new();
     let (blocks, data) = (huge_file(&scratch), scratch.join("data"));
-    for (format, signal) in [("text", Signal::INT), ("json", Signal::TERM), ("text", hangup().0)] {
+    for (format, signal) in [("text", Signal::INT), ("json", Signal::TERM), ("text", Signal::HUP)] {
         let mut command = common::connect(&blocks, &data, "regtest");
         let run = stopped(command.args(["--log", format]), signal, &|| data.exists(), AT_WORK).ends_with(0);
         assert_eq!(run.json()["height"], 0);
@@ -74,10 +59,9 @@ fn verify_says_that_it_was_cut_off() {
     let blocks = huge_file(&scratch);
     let mut command = blockmill();
     command.args(["verify", "--network", "regtest", "--log", "json", "--blocks"]);
-    let (signal, number) = hangup();
-    let run = stopped(command.arg(&blocks), signal, &|| true, AT_WORK);
+    let run = stopped(command.arg(&blocks), Signal::HUP, &|| true, AT_WORK);
     assert!(run.stdout.contains("remaining     all"), "{run:#?}");
-    run.ends_with(128 + number)
+    run.ends_with(129)
         .says(&["\"event\":\"stopped\"", "\"remaining\":null"]);
 }
 
@@ -131,9 +115,7 @@ fn demo_leaves_nothing() {
 /// answers, and how long that takes.
 fn answered(command: &mut Command, begun: &dyn Fn() -> bool) -> (Child, String, Duration) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while !begun() {
-        sleep(Duration::from_millis(5));
-    }
+    wait_until("its begin", begun);
     sleep(AT_WORK);
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let start = Instant::now();
@@ -225,9 +207,7 @@ fn a_signal_that_is_ignored_stays_so() {
     let inner = common::connect(&blocks, &data, "regtest");
     let command = command.arg(inner.get_program()).args(inner.get_args());
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    while !data.exists() {
-        sleep(Duration::from_millis(5));
-    }
+    wait_until("the data directory", || data.exists());
     let process = Pid::from_child(&child);
     sleep(AT_WORK);
     kill_process(process, Signal::HUP).unwrap();

@@ -4,12 +4,12 @@ use super::consumer::{Consumer, set_of};
 use super::document::{code_of_document, path_with_command};
 use super::node::Node;
 use super::{Events, PATIENCE, Place, Running, TRUNK, stop};
+use crate::common::children::wait_until;
 use crate::common::python::Python;
 use crate::common::{Scratch, blockmill, run};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Instant;
 
 /// Prints a line of JSON for each event of a file, without what it has not.
 const ROWS: &str = "import json, sys, pyarrow.ipc as ipc
@@ -154,11 +154,7 @@ fn a_consumer_of_arrow_has_the_coins() {
     let follower = place.follow();
     place.wait_for_data();
     let server = place.listen();
-    let end = Instant::now() + PATIENCE;
-    while !place.socket.exists() {
-        assert!(Instant::now() < end, "no socket");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_until("the socket", || place.socket.exists());
     let mut command = python.command();
     command.args(["-c", SOCKET]).arg(&place.socket).stdout(Stdio::piped());
     let mut process = Running::of(&mut command);
