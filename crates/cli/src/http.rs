@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::log;
 use blockmill_chain::{BlockChange, Event, Progress};
 use blockmill_coins::Tip;
+use blockmill_datadir::Status;
 use blockmill_engine::report::Totals;
 use figures::{Figures, State};
 use serde_json::json;
@@ -54,9 +55,9 @@ impl Live {
         self.lock().set_state(State::WaitingForLock);
     }
 
-    /// A data directory is open. `store` is the file or folder of its coins.
-    pub(crate) fn opened(&self, directory: &Path, store: &Path, network: &'static str, height: u32) {
-        self.lock().opened(directory, store, network, height);
+    /// The data directory is open.
+    pub(crate) fn opened(&self, network: &'static str, height: u32) {
+        self.lock().opened(network, height);
     }
 
     pub(crate) fn network(&self, network: &'static str) {
@@ -100,6 +101,9 @@ pub(crate) struct Command<'a> {
     pub(crate) threads: usize,
     /// Memory for the coins cache, where there is one.
     pub(crate) cache_bytes_max: Option<u64>,
+    /// Its data directory, where blocks are connected, and how far that is. A directory that cannot
+    /// be read has no status, which its opening reports.
+    pub(crate) data: Option<(&'a Path, Option<Status>)>,
     /// Set when the command is to stop.
     pub(crate) stop: &'a Arc<AtomicBool>,
 }

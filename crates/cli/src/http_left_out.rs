@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use blockmill_chain::{BlockChange, Event, Progress};
 use blockmill_coins::Tip;
+use blockmill_datadir::Status;
 use blockmill_engine::report::Totals;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,7 +18,7 @@ impl Live {
         match *self {}
     }
 
-    pub(crate) fn opened(&self, _: &Path, _: &Path, _: &'static str, _: u32) {
+    pub(crate) fn opened(&self, _: &'static str, _: u32) {
         match *self {}
     }
 
@@ -58,6 +59,7 @@ pub(crate) struct Command<'a> {
     pub(crate) name: &'static str,
     pub(crate) threads: usize,
     pub(crate) cache_bytes_max: Option<u64>,
+    pub(crate) data: Option<(&'a Path, Option<Status>)>,
     pub(crate) stop: &'a Arc<AtomicBool>,
 }
 
@@ -70,9 +72,10 @@ impl Server {
             name,
             threads,
             cache_bytes_max,
+            data,
             stop,
         } = command;
-        let _ = (name, threads, cache_bytes_max, stop);
+        let _ = (name, threads, cache_bytes_max, data, stop);
         Err(Failure::Usage("this build leaves out the page".to_owned()))
     }
 

@@ -4,6 +4,7 @@
 //! ends with that commit, or with a later one, which takes a page or two. Only where it has
 //! neither, or where there is no mark, the store is opened.
 
+use crate::chain_blocks::header_of;
 use crate::commit_mark::Mark;
 use crate::error::{OpenError, file_error};
 use crate::store_file::store_to_read;
@@ -23,6 +24,8 @@ pub struct Status {
     pub chain_id: ChainId,
     /// The tip of its set; the genesis block where nothing was connected.
     pub tip: Tip,
+    /// The time in the header of the tip, in seconds since 1970; none where the header is missing.
+    pub tip_time: Option<u32>,
     /// Coins of the set.
     pub coins: u64,
     /// Whether it has a store yet.
@@ -38,6 +41,25 @@ pub struct Status {
 }
 
 impl Status {
+    /// That of a directory that is yet to be made.
+    pub fn of_new(chain_id: ChainId) -> Self {
+        let genesis = chain_id.params().genesis;
+        Self {
+            chain_id,
+            tip: Tip {
+                hash: genesis.hash(),
+                height: 0,
+            },
+            tip_time: Some(genesis.time),
+            coins: 0,
+            has_store: false,
+            disk_bytes: 0,
+            snapshot: None,
+            writer: None,
+            is_writer_known: true,
+        }
+    }
+
     /// That of the data directory at `path`, as its last flush left it.
     ///
     /// # Errors
@@ -46,10 +68,15 @@ impl Status {
     pub fn of(path: &Path) -> Result<Self, OpenError> {
         let (directory, commit) = open(path, find)?;
         let tip = commit.and_then(|commit| commit.tip);
+        let tip_time = match &tip {
+            Some(tip) if tip.height > 0 => header_of(&directory, tip)?.map(|header| header.time),
+            _ => Some(directory.chain_id().params().genesis.time),
+        };
         let writer = if_readable(directory.writer())?;
         Ok(Self {
             chain_id: directory.chain_id().clone(),
             tip: tip.unwrap_or_else(|| directory.genesis()),
+            tip_time,
             coins: commit.map_or(0, |commit| commit.coins),
             has_store: commit.is_some(),
             disk_bytes: disk_bytes(&directory)?,

@@ -3,12 +3,6 @@
 //! `blockmill-datadir`) and `Telemetry` (`report::telemetry`). Here the engine chooses the branch
 //! to connect; `pipeline::connect` connects it.
 //!
-//! - `options`: how an engine is to work;
-//! - `open`: an engine is opened;
-//! - `durable`: an observer that hears of blocks once they are durable;
-//! - `follow`: an engine beside a node;
-//! - `submit`: blocks one by one, with a verdict each;
-//! - `load_snapshot`: a set instead of the blocks up to its base.
 
 #[doc(hidden)]
 pub mod internals;
@@ -34,7 +28,7 @@ use crate::pipeline::load::Content;
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::connect_report::{ConnectReport, Halt};
 use crate::report::figures::FiguresObserver;
-use crate::report::telemetry::{Reporter, Telemetry};
+use crate::report::telemetry::{Branch, Reporter, Telemetry};
 use crate::report::totals::Totals;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_chain::import::Which;
@@ -62,7 +56,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// best chain and flushes. Blocks that break a rule are left out with all that builds on them,
     /// and reported.
     ///
-    /// # Errors
     /// Any [`ConnectError`]. What was flushed before is kept.
     pub fn connect(&mut self, sources: &[PathBuf], observer: &mut dyn Observer) -> Result<ConnectReport, ConnectError> {
         self.connect_with_figures(sources, observer, &mut ())
@@ -70,7 +63,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// As [`connect`](Self::connect); `figures` hears the figures of the run while it goes on.
     ///
-    /// # Errors
     /// As [`connect`](Self::connect).
     pub fn connect_with_figures(
         &mut self,
@@ -84,7 +76,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// As [`connect`](Self::connect), for files that were given before: those are searched that
     /// have changed or are new. Blocks that were rejected stay so.
     ///
-    /// # Errors
     /// As [`connect`](Self::connect).
     pub fn update(
         &mut self,
@@ -125,6 +116,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
         pipeline.flush(&mut run)?;
         remove_old(&mut run)?;
+        if halt == Halt::Finished {
+            // Also where nothing was connected: figures are complete from the first run on.
+            let tip_time = run.chain.index().entry(run.chain.tip_id()).time;
+            run.reporter
+                .progress(run.chain.height(), tip_time, 0, &pipeline.cache_state());
+        }
         run.reporter.report_pending();
         let cache = self.coins().counters();
         let figures = self.telemetry.end_run(&totals_before, cache);
@@ -172,7 +169,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Writes everything up to the tip to the data directory, durably. The coins stay in the cache
     /// while there is room.
     ///
-    /// # Errors
     /// Any [`ConnectError`]; what was flushed before is kept.
     pub fn flush(&mut self) -> Result<(), ConnectError> {
         let (mut nobody, mut none) = ((), ());
@@ -213,7 +209,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// The coin of an outpoint at the tip; none if it is spent, or never was.
     ///
-    /// # Errors
     /// Any [`StoreError`].
     pub fn coin(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         self.coins().peek(outpoint)
@@ -222,7 +217,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Closes the engine. If it has made the folder of the data directory, and no block has come,
     /// the folder is removed. Returns whether that was so.
     ///
-    /// # Errors
     /// [`OpenError`] where a file cannot be removed.
     pub fn close_unused(self) -> Result<bool, OpenError> {
         let Self {
@@ -278,6 +272,11 @@ fn activate_best_chain<V: ScriptVerifier + 'static>(
     run: &mut Run<'_>,
 ) -> Result<Halt, ConnectError> {
     let start = Instant::now();
+    run.reporter.telemetry.begin_branch(Branch {
+        start,
+        best_height: run.chain.height(),
+        bytes_remaining: 0,
+    });
     loop {
         let (tip, target) = (run.chain.tip_id(), run.chain.best_candidate());
         let index = run.chain.index();

@@ -9,7 +9,7 @@ use crate::http::{self, Live, Server};
 use crate::verifier::Verifier;
 use blockmill_block::Network;
 use blockmill_blockfiles::{FileError, NewFile};
-use blockmill_datadir::{ChainId, Earlier};
+use blockmill_datadir::{ChainId, Earlier, Status};
 use blockmill_engine::{Engine, EngineBuilder};
 use blockmill_rules::Params;
 use clap::Args;
@@ -46,6 +46,14 @@ pub(crate) struct DataArguments {
 }
 
 impl DataArguments {
+    /// How far the directory is, before it is opened. None where it cannot be read, and no chain is
+    /// named.
+    pub(crate) fn status(&self) -> Option<Status> {
+        let chain_id = || chain_of(self.network, self.signet_challenge.as_ref()).ok()?;
+        let found = Status::of(&self.data).ok();
+        found.or_else(|| Some(Status::of_new(chain_id()?)))
+    }
+
     /// An engine on the directory, for the chain that the arguments name.
     pub(crate) fn engine(&self) -> Result<EngineBuilder<Verifier>, Failure> {
         let builder = Engine::builder(&self.data);
@@ -129,6 +137,14 @@ pub(crate) struct PageArguments {
 }
 
 impl PageArguments {
+    /// Whether figures are served.
+    pub(crate) fn is_served(&self) -> bool {
+        #[cfg(feature = "http")]
+        return self.http.is_some();
+        #[cfg(not(feature = "http"))]
+        return false;
+    }
+
     /// Does the work of a command, and serves its figures meanwhile if that is asked for.
     pub(crate) fn during(
         &self,

@@ -90,6 +90,7 @@ fn page_of(threads: usize, stop: &Arc<AtomicBool>) -> http::Command<'_> {
         name: "audit",
         threads,
         cache_bytes_max: None,
+        data: None,
         stop,
     }
 }

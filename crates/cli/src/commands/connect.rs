@@ -9,6 +9,7 @@ use crate::http::{self, Live};
 use crate::log;
 use crate::output;
 use crate::progress::EngineMeter;
+use crate::service;
 use crate::signals;
 use crate::trace::Trace;
 use crate::verifier::{Verifier, verifier};
@@ -55,11 +56,18 @@ pub(crate) fn options_from_files(arguments: &FromFilesArguments) -> Result<Optio
 }
 
 /// What a page says of a command before it begins.
-pub(crate) fn page_of<'a>(name: &'static str, options: &'a Options) -> http::Command<'a> {
+pub(crate) fn page_of<'a>(
+    name: &'static str,
+    options: &'a Options,
+    from_files: &'a FromFilesArguments,
+) -> http::Command<'a> {
+    let data = &from_files.data;
+    let status = from_files.page.is_served().then(|| data.status()).flatten();
     http::Command {
         name,
         threads: options.threads,
         cache_bytes_max: Some(options.cache_bytes_max as u64),
+        data: Some((data.data.as_path(), status)),
         stop: &options.stop,
     }
 }
@@ -91,6 +99,7 @@ pub(crate) fn open_engine(
                     doing::set(Doing::Something("waiting for the other process"));
                     log::info("waiting", &text, json!({"data": output::path_text(&path)}));
                 }
+                service::alive("waiting for the other process");
                 std::thread::sleep(LOCK_LOOK);
             }
             opened => break opened?,
@@ -99,8 +108,7 @@ pub(crate) fn open_engine(
     doing::set_flushed(engine.height());
     if let Some(live) = live {
         let directory = engine.directory();
-        let network = directory.chain_id().network.name();
-        live.opened(directory.path(), &directory.store_path(), network, engine.height());
+        live.opened(directory.chain_id().network.name(), engine.height());
     }
     if engine.height() > 0 {
         let text = format!("going on from height {}", engine.height());
@@ -176,7 +184,7 @@ pub(crate) fn run(arguments: &ConnectArguments) -> Result<u8, Failure> {
         trace: arguments.trace.is_some(),
         ..options_from_files(from_files)?
     };
-    let command = page_of("connect", &options);
+    let command = page_of("connect", &options, from_files);
     from_files
         .page
         .during(&command, |live| connect(arguments, &options, trace, live))

@@ -151,7 +151,7 @@ impl FiguresObserver for Watcher {
 pub(crate) fn run(arguments: &FollowArguments) -> Result<u8, Failure> {
     let from_files = &arguments.from_files;
     let options = options_from_files(from_files)?;
-    let command = page_of("follow", &options);
+    let command = page_of("follow", &options, from_files);
     from_files
         .page
         .during(&command, |live| follow(arguments, &options, live))

@@ -36,6 +36,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<u8, Failure> {
         .both("network", status.chain_id.network.to_string())
         .both("tip", status.tip.hash.to_string())
         .both("height", status.tip.height)
+        .field("tip_time", status.tip_time)
         .both_as("coins", status.coins, grouped(status.coins))
         // No store where nothing was connected yet.
         .both_as("store", status.has_store.then_some(STORE), store)

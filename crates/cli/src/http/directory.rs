@@ -1,5 +1,6 @@
 //! The bytes of a data directory, and what is free beside it.
 
+use blockmill_datadir::files::STORE_FOLDER;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -30,15 +31,20 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// The sizes, which may be some seconds old.
-    pub(super) fn sizes(&mut self, directory: Option<&Path>, store: Option<&Path>) -> Sizes {
+    /// The sizes, which may be some seconds old. A directory that is not there yet has none, and is
+    /// made on the file system of the folder above.
+    pub(super) fn sizes(&mut self, directory: Option<&Path>) -> Sizes {
         let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= INTERVAL);
-        if directory.is_some() && (is_due || self.sizes.directory.is_none()) {
+        if let Some(directory) = directory.filter(|_| is_due) {
             self.looked = Some(Instant::now());
-            let file_system = directory.and_then(|directory| rustix::fs::statvfs(directory).ok());
+            let folders = directory.ancestors().map(|folder| match folder.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => folder,
+            });
+            let file_system = folders.flat_map(rustix::fs::statvfs).next();
             self.sizes = Sizes {
-                store: store.map(|store| size(store, DEPTH_MAX)),
-                directory: directory.map(|directory| size(directory, DEPTH_MAX)),
+                store: Some(size(&directory.join(STORE_FOLDER), DEPTH_MAX)),
+                directory: Some(size(directory, DEPTH_MAX)),
                 free: file_system.as_ref().map(|of| of.f_bavail.saturating_mul(of.f_frsize)),
                 disk: file_system.as_ref().map(|of| of.f_blocks.saturating_mul(of.f_frsize)),
             };
@@ -66,17 +72,20 @@ mod tests {
     #[test]
     fn all_files_count() {
         let folder = tempfile::tempdir().unwrap();
-        let store = folder.path().join("coins");
+        let store = folder.path().join(STORE_FOLDER);
         std::fs::create_dir(&store).unwrap();
         std::fs::write(store.join("1"), [0; 77]).unwrap();
         std::fs::write(folder.path().join("undo.dat"), [0; 23]).unwrap();
         let mut directory = Directory::default();
-        assert_eq!(directory.sizes(None, None), Sizes::default());
-        let sizes = directory.sizes(Some(folder.path()), Some(&store));
+        assert_eq!(directory.sizes(None), Sizes::default());
+        let missing = Directory::default().sizes(Some(&folder.path().join("a/b")));
+        assert_eq!((missing.store, missing.directory), (Some(0), Some(0)));
+        assert!(missing.free.is_some());
+        let sizes = directory.sizes(Some(folder.path()));
         assert_eq!((sizes.store, sizes.directory), (Some(77), Some(100)));
         assert!(sizes.free.unwrap() <= sizes.disk.unwrap());
         // The next look is not due yet.
         std::fs::write(store.join("2"), [0; 7]).unwrap();
-        assert_eq!(directory.sizes(Some(folder.path()), Some(&store)), sizes);
+        assert_eq!(directory.sizes(Some(folder.path())), sizes);
     }
 }

@@ -5,10 +5,11 @@ use blockmill_block::BlockHash;
 use blockmill_chain::report::signatures::SignatureWay;
 use blockmill_chain::{BlockChange, Event, Progress};
 use blockmill_coins::Tip;
+use blockmill_datadir::Status;
 use blockmill_engine::report::Totals;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Blocks, and reorganisations, that are kept.
 const KEPT_MAX: usize = 10;
@@ -97,7 +98,6 @@ pub(super) struct Figures {
     pub(super) started: SystemTime,
     pub(super) state: State,
     pub(super) directory: Option<PathBuf>,
-    pub(super) store: Option<PathBuf>,
     pub(super) start_height: Option<u32>,
     pub(super) tip: Option<BlockHash>,
     pub(super) progress: Option<Progress>,
@@ -112,6 +112,25 @@ pub(super) struct Figures {
     pub(super) reorganisations_total: u64,
     /// Whether the last one goes on.
     is_reorganising: bool,
+    has_caught_up: bool,
+}
+
+/// The progress of a run that has not connected a block yet.
+fn no_progress(start: &Status) -> Option<Progress> {
+    Some(Progress {
+        height: start.tip.height,
+        tip_time: start.tip_time?,
+        best_height: start.tip.height,
+        blocks: 0,
+        transactions: 0,
+        inputs: 0,
+        bytes: 0,
+        bytes_remaining: 0,
+        share: 0.0,
+        cache_coins: 0,
+        cache_bytes: 0,
+        elapsed: Duration::ZERO,
+    })
 }
 
 /// Adds to the newest of something, and drops the oldest.
@@ -123,26 +142,32 @@ fn keep<T>(kept: &mut VecDeque<T>, new: T) {
 }
 
 impl Figures {
+    /// The figures of a command that is about to begin. Those of a data directory are that of its
+    /// last flush, so that none is missing while the directory is awaited or opened.
     pub(super) fn new(command: &Command<'_>) -> Self {
+        let (data, start) = command
+            .data
+            .as_ref()
+            .map_or((None, None), |(data, start)| (Some(*data), start.as_ref()));
         Self {
             command: command.name,
             threads: command.threads,
             cache_bytes_max: command.cache_bytes_max,
-            network: None,
+            network: start.map(|start| start.chain_id.network.name()),
             started: SystemTime::now(),
             state: State::Starting,
-            directory: None,
-            store: None,
-            start_height: None,
-            tip: None,
-            progress: None,
-            totals: None,
+            directory: data.map(Path::to_owned),
+            start_height: start.map(|start| start.tip.height),
+            tip: start.map(|start| start.tip.hash),
+            progress: start.and_then(no_progress),
+            totals: start.map(|_| Totals::default()),
             signatures: None,
-            flushed: None,
+            flushed: start.map(|start| start.tip),
             last_blocks: VecDeque::new(),
             reorganisations: VecDeque::new(),
             reorganisations_total: 0,
             is_reorganising: false,
+            has_caught_up: false,
         }
     }
 
@@ -150,9 +175,7 @@ impl Figures {
         self.state = state;
     }
 
-    pub(super) fn opened(&mut self, directory: &Path, store: &Path, network: &'static str, height: u32) {
-        self.directory = Some(directory.to_owned());
-        self.store = Some(store.to_owned());
+    pub(super) fn opened(&mut self, network: &'static str, height: u32) {
         self.network = Some(network);
         self.start_height = Some(height);
         self.set_state(State::Starting);
@@ -167,9 +190,9 @@ impl Figures {
 
     pub(super) fn progress(&mut self, progress: &Progress) {
         let remaining = progress.best_height.saturating_sub(progress.height);
-        self.set_state(match self.state {
-            State::AtTheTip if remaining <= AT_TIP => State::AtTheTip,
-            _ if self.command == "audit" => State::Verifying,
+        self.set_state(match self.command {
+            "audit" => State::Verifying,
+            _ if self.has_caught_up && remaining <= AT_TIP => State::AtTheTip,
             _ => State::Connecting,
         });
         self.progress = Some(*progress);
@@ -223,6 +246,7 @@ impl Figures {
 
     pub(super) fn caught_up(&mut self, tip: &Tip) {
         self.tip = Some(tip.hash);
+        self.has_caught_up = true;
         self.set_state(State::AtTheTip);
     }
 
@@ -240,13 +264,13 @@ impl Figures {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use std::time::Duration;
 
     fn figures(name: &'static str) -> Figures {
         Figures::new(&Command {
             name,
             threads: 2,
             cache_bytes_max: None,
+            data: None,
             stop: &Arc::default(),
         })
     }

@@ -82,6 +82,7 @@ mod tests {
             name: "connect",
             threads: 2,
             cache_bytes_max: None,
+            data: None,
             stop: &Arc::default(),
         });
         figures.progress(&Progress {

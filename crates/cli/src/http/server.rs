@@ -8,18 +8,26 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::{LocalSet, spawn_local};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 64;
+
+/// Refused clients at a time. More wait until they are accepted.
+const REFUSED_MAX: usize = 64;
+
+/// Longest time for which a refused client is read, so that it gets its answer: a connection that
+/// is closed with something unread is reset, and the answer with it.
+const REFUSAL: Duration = Duration::from_secs(1);
 
 /// Time for the head of a request, and for which a connection may be without one.
 const HEAD_PATIENCE: Duration = Duration::from_secs(5);
@@ -38,6 +46,9 @@ const BACKLOG: u32 = 128;
 
 /// What a client waits for its turn when there is much to do.
 const TURN: Duration = Duration::from_millis(100);
+
+/// Between two looks whether a refused client has gone.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What a client gets when there are too many.
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
@@ -89,7 +100,7 @@ async fn tick(site: Rc<Site>) {
 
 async fn accept(listener: TcpListener, site: Rc<Site>) {
     // Each client has a clone.
-    let clients = Rc::new(());
+    let (clients, refused) = (Rc::new(()), Rc::new(()));
     loop {
         let accepted = listener.accept().await;
         // There may be no more files for a while, or too many clients.
@@ -100,7 +111,14 @@ async fn accept(listener: TcpListener, site: Rc<Site>) {
             continue;
         };
         if Rc::strong_count(&clients) > CONNECTIONS_MAX {
-            refuse(stream);
+            let counted = Rc::clone(&refused);
+            spawn_local(async {
+                let _ = timeout(REFUSAL, refuse(stream)).await;
+                drop(counted);
+            });
+            while Rc::strong_count(&refused) > REFUSED_MAX {
+                sleep(LOOK).await;
+            }
             continue;
         }
         let (served, counted) = (serve(stream, Rc::clone(&site)), Rc::clone(&clients));
@@ -111,11 +129,12 @@ async fn accept(listener: TcpListener, site: Rc<Site>) {
     }
 }
 
-/// Tells a client that there are too many, if it can be told at once.
-fn refuse(stream: TcpStream) {
-    if let Ok(mut stream) = stream.into_std() {
-        let _ = stream.write(BUSY);
-    }
+/// Answers a client that there are too many, and reads until it closes the connection.
+async fn refuse(mut stream: TcpStream) -> io::Result<()> {
+    stream.write_all(BUSY).await?;
+    stream.shutdown().await?;
+    while stream.read(&mut [0; 1024]).await? > 0 {}
+    Ok(())
 }
 
 /// Answers the requests of a connection.

@@ -78,11 +78,7 @@ impl Site {
     /// Reads the figures.
     fn look(&self) -> Texts {
         let figures = self.live.read();
-        let (directory, store) = (figures.directory.clone(), figures.store.clone());
-        let sizes = self
-            .directory
-            .borrow_mut()
-            .sizes(directory.as_deref(), store.as_deref());
+        let sizes = self.directory.borrow_mut().sizes(figures.directory.as_deref());
         let latest = self.rates.borrow().latest().clone();
         let snapshot = Snapshot::new(figures, self.stop.load(Ordering::Relaxed), latest, sizes);
         Texts {

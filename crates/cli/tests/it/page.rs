@@ -178,14 +178,12 @@ fn an_audit_shows_what_it_has() {
         .arg("--blocks")
         .arg(&blocks);
     let mut served = Served::start(command.args(["--par", "1"]));
-    let mut last = served.status();
-    while let Some(status) = served.status_if_served() {
-        last = status;
-    }
+    let last = served.wait_for(|status| status["state"] == "verifying" && status["blocks"] != 0);
     assert_eq!(served.end(), Some(0));
-    assert_eq!((&last["command"], &last["state"]), (&"audit".into(), &"verifying".into()));
-    assert_eq!(last["network"], "regtest");
-    assert!(last["blocks"].as_u64().unwrap() > 0, "{last}");
+    assert_eq!(
+        (&last["command"], &last["network"]),
+        (&"audit".into(), &"regtest".into())
+    );
     // It has no cache and no stages.
     assert!(last["stages"].is_null() && last["cache_coins"].is_null() && last["flushes"].is_null());
 }
@@ -241,6 +239,62 @@ fn metrics_are_whole_and_each_once() {
         let (_, value) = line.rsplit_once(' ').unwrap();
         assert!(value.parse::<f64>().is_ok(), "{line}");
     }
+}
+
+/// A figure of the metrics.
+fn metric(text: &str, name: &str) -> Option<f64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    line.parse().ok()
+}
+
+/// Of a first start, of one at the tip, and of one that waits for the directory.
+#[test]
+fn figures_of_alerts_are_there_from_the_first_scrape_on() {
+    let scratch = Scratch::new();
+    let [blocks, data] = ["blocks", "data"].map(|name| scratch.join(name));
+    run(&mut generate_command(&blocks, "utxo", 30)).ends_with(0);
+    // Names of all metrics, and the values that alerts compare.
+    let look = |served: &Served| {
+        let text = served.get("/metrics").body;
+        let names: Vec<String> = text
+            .lines()
+            .filter(|line| line.starts_with("# TYPE "))
+            .map(str::to_owned)
+            .collect();
+        let height = metric(&text, "blockmill_height").expect("a height");
+        let best = metric(&text, "blockmill_best_height").expect("the best height");
+        let time = metric(&text, "blockmill_tip_time_seconds").expect("a time");
+        for name in ["warnings_total", "disk_free_bytes", "directory_bytes", "flushed_height"] {
+            assert!(metric(&text, &format!("blockmill_{name}")).is_some(), "{name}: {text}");
+        }
+        (names, (height, best, time))
+    };
+    let first = Served::start(&mut follow(&blocks, &data));
+    look(&first);
+    first.wait_for_state("at_the_tip");
+    let (names, figures) = look(&first);
+    assert_eq!((figures.0, figures.1), (30.0, 30.0));
+    let waiting = Served::start(follow(&blocks, &data).arg("--wait"));
+    waiting.wait_for_state("waiting_for_lock");
+    let (names_waiting, figures_waiting) = look(&waiting);
+    assert_eq!(figures_waiting, figures);
+    assert_eq!(first.stop(), Some(0));
+    waiting.wait_for_state("at_the_tip");
+    let (names_at_tip, figures_at_tip) = look(&waiting);
+    assert_eq!(figures_at_tip, figures);
+    let is_there_while_working = |name: &&String| !name.contains("remaining_seconds");
+    let all: Vec<_> = names.iter().filter(is_there_while_working).collect();
+    assert_eq!(
+        all,
+        names_waiting.iter().filter(is_there_while_working).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        all,
+        names_at_tip.iter().filter(is_there_while_working).collect::<Vec<_>>()
+    );
+    assert_eq!(waiting.stop(), Some(0));
 }
 
 /// Adds the paths of all names in an object, and of those in lists of objects.

@@ -122,7 +122,7 @@ fn it_names_the_writer() {
 fn it_reads_next_to_nothing() {
     let scratch = Scratch::new();
     let (_, data) = made(&scratch, &["--inputs", "3000", "--coins", "100000"]);
-    let before = status(&data);
+    let mut before = status(&data);
     let segment = store::file(&data);
     let mut bytes = std::fs::read(&segment).unwrap();
     let pages = bytes.len() / store::PAGE;
@@ -135,6 +135,8 @@ fn it_reads_next_to_nothing() {
             std::fs::write(&path, vec![7; bytes.len()]).unwrap();
         }
     }
+    // The header of the tip is lost.
+    before["tip_time"] = Value::Null;
     assert_eq!(status(&data), before);
     run(blockmill().args(["stats", "--data"]).arg(&data)).ends_with(3);
 }

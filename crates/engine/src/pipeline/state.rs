@@ -121,7 +121,6 @@ pub(crate) struct Run<'a> {
 
 /// Starts the threads that validate and prepare flushes: with the caller's, `threads` of them.
 ///
-/// # Errors
 /// The system's, where it makes no more threads.
 pub(crate) fn start_threads(threads: usize) -> std::io::Result<ThreadPool> {
     ThreadPool::new(&ThreadPoolOptions {
@@ -371,7 +370,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     }
 
     /// The cache at this moment.
-    pub(super) fn cache_state(&self) -> CacheState {
+    pub(crate) fn cache_state(&self) -> CacheState {
         CacheState {
             coins: self.cache.len() as u64,
             bytes: self.cache.bytes() as u64,

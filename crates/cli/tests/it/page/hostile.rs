@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// Connections that the server has at a time, as in `crates/cli/src/http/server.rs`.
 const CONNECTIONS_MAX: usize = 64;
 
+/// Those that are being refused, as there.
+const REFUSED_MAX: usize = 64;
+
 /// Files of the process beside connections, and one that is about to be refused.
 const OTHER_FILES: usize = 2;
 
@@ -55,7 +58,7 @@ fn connections_are_bounded_and_silent_ones_closed() {
     std::thread::sleep(Duration::from_secs(1));
     let files = open_files(&served);
     assert!(
-        files <= before + CONNECTIONS_MAX + OTHER_FILES,
+        files <= before + CONNECTIONS_MAX + REFUSED_MAX + OTHER_FILES,
         "{before} files, then {files}"
     );
     let start = Instant::now();
@@ -68,6 +71,25 @@ fn connections_are_bounded_and_silent_ones_closed() {
     // There is room again.
     assert_eq!(served.get("/metrics").status, 200);
     assert!(open_files(&served) <= before + OTHER_FILES);
+}
+
+#[test]
+fn each_connection_above_the_limit_gets_its_answer() {
+    let scratch = Scratch::new();
+    let served = Served::follow(&scratch.folder("here"));
+    let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Filler: 0123456789\r\n\r\n";
+    // They are let in, and are silent.
+    let _silent: Vec<_> = (0..CONNECTIONS_MAX).map(|_| served.connect()).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    for number in 0..100 {
+        let mut stream = served.connect();
+        // Sometimes the answer is there before the request.
+        std::thread::sleep(Duration::from_millis(number % 3 * 5));
+        stream.write_all(request).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 503 "), "{number}: {text}");
+    }
 }
 
 #[test]
@@ -209,7 +231,7 @@ fn connecting_goes_on_and_ends_right_under_clients_of_all_kinds() {
     });
     assert_eq!(served.end(), Some(0));
     eprintln!("at most {most} files, {answers} answers");
-    assert!(most < 2 * CONNECTIONS_MAX, "{most} files");
+    assert!(most < 2 * CONNECTIONS_MAX + REFUSED_MAX, "{most} files");
     let figures = stats(&data);
     assert_eq!(figures["hash_serialized_3"], manifest["hash_serialized_3"]);
 }
