@@ -1,17 +1,13 @@
 //! Blocks that come to the chain and leave it, as events for other programs (docs/feed.md).
 //!
-//! - lines of JSON, of the events of `blockmill_tables`;
-//! - `arrow` (feature `tables`): streams of Apache Arrow;
-//! - [`encoder`]: either of them;
-//! - [`watching`]: how a feed hears that there is more;
-//! - [`listen`]: for consumers at a socket;
-//! - [`exec`]: for a command.
 
 #[cfg(feature = "tables")]
 mod arrow;
 pub(crate) mod encoder;
 pub(crate) mod exec;
 pub(crate) mod listen;
+mod peer;
+mod socket;
 pub(crate) mod watching;
 
 use crate::failure::Failure;
@@ -72,7 +68,6 @@ struct Trouble {
 impl Trouble {
     /// Notes an error after which the feed tries again.
     ///
-    /// # Errors
     /// The error, where it stays whatever the writer does.
     fn note(&mut self, failure: Failure) -> Result<(), Failure> {
         let may_pass = match &failure {

@@ -7,6 +7,8 @@
 use crate::arguments::Endpoint;
 use crate::failure::Failure;
 use crate::feed::encoder::Encoder;
+use crate::feed::peer::Peer;
+use crate::feed::socket::{Connection, Listener};
 use crate::feed::watching::{EndOfWatch, SharedWatch, WatchShare};
 use crate::feed::{follow, tell};
 use crate::log;
@@ -16,15 +18,10 @@ use blockmill_datadir::feed::request::{FeedFormat, NoRequest, REQUEST_MAX, Reque
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use std::cell::RefCell;
-use std::fs;
-use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Consumers at a time. Each takes a thread, and memory for the events of some blocks.
@@ -42,82 +39,14 @@ const UNREAD_MAX: usize = 64;
 /// Between two looks whether a connection has come, or whether the process is to stop.
 const STEP: Duration = Duration::from_millis(20);
 
-/// A connection of either kind.
-trait Connection: Read + Write + AsFd + Send {
-    /// Limits the time of each read, and of each write.
-    fn set_limits(&self, read: Duration, write: Duration) -> io::Result<()>;
-}
+/// Between two looks whether the machines of consumers are still there.
+const PEER_STEP: Duration = Duration::from_secs(1);
 
-impl Connection for UnixStream {
-    fn set_limits(&self, read: Duration, write: Duration) -> io::Result<()> {
-        self.set_nonblocking(false)?;
-        self.set_read_timeout(Some(read))?;
-        self.set_write_timeout(Some(write))
-    }
-}
-
-impl Connection for TcpStream {
-    fn set_limits(&self, read: Duration, write: Duration) -> io::Result<()> {
-        self.set_nonblocking(false)?;
-        self.set_nodelay(true)?;
-        self.set_read_timeout(Some(read))?;
-        self.set_write_timeout(Some(write))
-    }
-}
-
-/// A socket that listens. A path goes with it.
-enum Listener {
-    Unix(UnixListener, PathBuf),
-    Tcp(TcpListener),
-}
-
-impl Listener {
-    fn bind(endpoint: &Endpoint) -> io::Result<Self> {
-        Ok(match endpoint {
-            Endpoint::Unix(path) => {
-                remove_unused(path)?;
-                let listener = UnixListener::bind(path)?;
-                listener.set_nonblocking(true)?;
-                Self::Unix(listener, path.clone())
-            }
-            Endpoint::Tcp(address) => {
-                let listener = TcpListener::bind(address)?;
-                listener.set_nonblocking(true)?;
-                Self::Tcp(listener)
-            }
-        })
-    }
-
-    fn name(&self) -> io::Result<String> {
-        Ok(match self {
-            Self::Unix(_, path) => format!("unix:{}", path.display()),
-            Self::Tcp(listener) => listener.local_addr()?.to_string(),
-        })
-    }
-
-    fn accept(&self) -> io::Result<Box<dyn Connection>> {
-        Ok(match self {
-            Self::Unix(listener, _) => Box::new(listener.accept()?.0),
-            Self::Tcp(listener) => Box::new(listener.accept()?.0),
-        })
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-/// Removes a socket at which nobody listens any more.
-fn remove_unused(path: &Path) -> io::Result<()> {
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).is_err() {
-        fs::remove_file(path)?;
-    }
-    Ok(())
+/// A consumer that was let in.
+struct Consumer {
+    /// Dead once its thread has ended.
+    served: Weak<()>,
+    peer: Option<Peer>,
 }
 
 /// What consumers are served from.
@@ -140,27 +69,39 @@ impl Server<'_> {
         log::info("listening", &format!("feeds at {name}"), json!({"address": name}));
         // It is what those get that are refused before they have named a format.
         let encoder = Encoder::new(self.format, self.network)?;
-        // Each consumer has a clone.
-        let consumers = Arc::new(());
+        let mut consumers: Vec<Consumer> = Vec::new();
+        let mut looked = Instant::now();
         let shared = &SharedWatch::default();
         std::thread::scope(|scope| {
             let _end = EndOfWatch(shared);
             let watching = || shared.run(self.feed, self.data, self.stop);
             std::thread::Builder::new().spawn_scoped(scope, watching)?;
             while !self.is_stopped() {
-                let Ok(mut connection) = listener.accept() else {
+                consumers.retain(|consumer| consumer.served.strong_count() > 0);
+                if looked.elapsed() >= PEER_STEP {
+                    looked = Instant::now();
+                    for peer in consumers.iter_mut().filter_map(|consumer| consumer.peer.as_mut()) {
+                        // It may have gone by itself.
+                        let _ = peer.look();
+                    }
+                }
+                let Ok((mut connection, peer)) = listener.accept() else {
                     // None has come, or it has gone before it was accepted.
                     std::thread::sleep(STEP);
                     continue;
                 };
-                if Arc::strong_count(&consumers) > CONSUMERS_MAX {
+                if consumers.len() == CONSUMERS_MAX {
                     let why = format!("there are {CONSUMERS_MAX} consumers already");
                     refuse(&mut *connection, &encoder, why, NO_TIME);
                     continue;
                 }
-                let (encoder, counted) = (&encoder, Arc::clone(&consumers));
+                let (encoder, served) = (&encoder, Arc::new(()));
+                consumers.push(Consumer {
+                    served: Arc::downgrade(&served),
+                    peer,
+                });
                 let consumer = move || {
-                    let _counted = counted;
+                    let _served = served;
                     self.answer(&mut *connection, encoder, shared);
                 };
                 // Without a thread the connection is closed.
