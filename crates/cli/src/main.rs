@@ -23,6 +23,7 @@ mod http;
 mod log;
 #[cfg(feature = "postgres")]
 mod mirror;
+mod orphans;
 mod output;
 mod plain;
 mod progress;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage::refuse(error.format(&mut command)),
     };
+    orphans::reap_as_process_1();
     log::set_format(arguments.log);
     log::set_quiet(arguments.quiet);
     let outcome = match arguments.command {

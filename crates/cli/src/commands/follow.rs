@@ -8,6 +8,7 @@ use crate::http::Live;
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::service;
+use blockmill_blockfiles::FileError;
 use blockmill_chain::{BlockChange, Event, Indexing, Observer, Progress};
 use blockmill_coins::Tip;
 use blockmill_engine::report::{FiguresObserver, Totals};
@@ -96,7 +97,10 @@ impl Observer for Lines {
 
     fn indexing(&mut self, indexing: &Indexing) {
         service::alive("reading headers");
-        self.meter.indexing(indexing);
+        // For each new block a few headers are read.
+        if !self.has_caught_up {
+            self.meter.indexing(indexing);
+        }
     }
 
     fn progress(&mut self, progress: &Progress) {
@@ -140,6 +144,10 @@ impl FiguresObserver for Watcher {
         }
     }
 
+    fn failed(&mut self, error: &FileError) {
+        service::alive(&format!("retrying: {error}"));
+    }
+
     fn ended(&mut self, report: &ConnectReport) {
         service::alive(&format!("height {}", report.height));
         if !std::mem::replace(&mut self.has_reported, true) {
@@ -151,6 +159,7 @@ impl FiguresObserver for Watcher {
 pub(crate) fn run(arguments: &FollowArguments) -> Result<u8, Failure> {
     let from_files = &arguments.from_files;
     let options = options_from_files(from_files)?;
+    service::begin();
     let command = page_of("follow", &options, from_files);
     from_files
         .page

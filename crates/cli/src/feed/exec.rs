@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::feed::follow;
 use crate::feed::watching::OwnWatch;
 use crate::log;
+use crate::orphans;
 use crate::signals;
 use blockmill_block::Network;
 use blockmill_blockfiles::{FileError, read_regular};
@@ -123,13 +124,13 @@ impl Runner<'_> {
 
     /// Runs the command once. The outer error ends everything.
     fn once(&self, event: &Arc<Vec<u8>>, handled: &Tip) -> Result<Result<ExitStatus, std::io::Error>, Failure> {
-        let spawned = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .arg("-c")
             .arg(self.command)
             .stdin(Stdio::piped())
-            .process_group(0)
-            .spawn();
-        let mut child = match spawned {
+            .process_group(0);
+        let mut child = match orphans::spawn(&mut command) {
             Ok(child) => child,
             Err(error) => return Ok(Err(error)),
         };

@@ -11,15 +11,17 @@ mod hours;
 mod mirror;
 pub(crate) mod node;
 mod pace;
+mod service;
 mod shared_watch;
 mod sockets;
 
+use crate::common::children::wait_until;
 use crate::common::{Rng, Scratch, blockmill, run, stats};
 use consumer::{Consumer, set_of};
 use node::Node;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -140,11 +142,7 @@ impl Place {
     }
 
     fn wait_for_data(&self) {
-        let end = Instant::now() + PATIENCE;
-        while !self.data.join("commit.dat").exists() {
-            assert!(Instant::now() < end, "nothing is connected");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("a commit", || self.data.join("commit.dat").exists());
     }
 }
 
@@ -336,11 +334,7 @@ fn a_command_is_run_for_each_block() {
         )
     };
     let mut follower = follow();
-    let end = Instant::now() + PATIENCE;
-    while !place.data.join("exec.cursor").exists() {
-        assert!(Instant::now() < end, "the command is not made ready");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the cursor", || place.data.join("exec.cursor").exists());
     // From here on each block is handled. The table of before comes from the set.
     let mut consumer = Consumer {
         coins: set_of(&place.data).0,
@@ -458,43 +452,4 @@ fn a_consumer_that_does_not_read_holds_up_itself_alone() {
     }
     assert_eq!(stop(server), Some(0));
     assert_eq!(stop(follower), Some(0));
-}
-
-/// What a service manager hears; and the next process waits for this one to end.
-#[test]
-fn a_service_manager_is_told_and_the_next_process_waits() {
-    let scratch = Scratch::new();
-    let place = Place::new(&scratch);
-    let mut node = Node::new(&place.blocks, 4);
-    let socket = scratch.join("notify.sock");
-    let manager = UnixDatagram::bind(&socket).unwrap();
-    manager.set_read_timeout(Some(PATIENCE)).unwrap();
-    let heard = |wanted: &str| {
-        let mut bytes = [0; 4096];
-        loop {
-            let length = manager.recv(&mut bytes).unwrap();
-            let text = std::str::from_utf8(&bytes[..length]).unwrap();
-            if text.lines().any(|line| line == wanted) {
-                return;
-            }
-        }
-    };
-    let follower = Running::of(place.follow_command().env("NOTIFY_SOCKET", &socket));
-    heard("WATCHDOG=1");
-    heard("READY=1");
-    node.mine();
-    let mut command = blockmill();
-    command
-        .args(["connect", "--wait", "--blocks"])
-        .arg(&place.blocks)
-        .arg("--data")
-        .arg(&place.data);
-    let mut waiting = Running::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let mut lines = BufReader::new(waiting.0.stderr.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("waiting for it to end")));
-    assert_eq!(waiting.0.try_wait().unwrap(), None);
-    assert_eq!(stop(follower), Some(0));
-    heard("STOPPING=1");
-    assert_eq!(waiting.0.wait().unwrap().code(), Some(0));
-    assert_eq!(stats(&place.data)["bestblock"], node.hash());
 }

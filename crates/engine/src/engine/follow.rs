@@ -7,7 +7,7 @@ use crate::report::figures::FiguresObserver;
 use blockmill_blockfiles::{FileError, Watch, Woken};
 use blockmill_chain::import::Which;
 use blockmill_chain::report::events::Event;
-use blockmill_chain::report::observer::{BlockChange, Observer, Progress};
+use blockmill_chain::report::observer::{BlockChange, Indexing, Observer, Progress};
 use blockmill_rules::ScriptVerifier;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -81,6 +81,10 @@ impl Observer for Listener<'_> {
         self.observer.disconnected(change);
     }
 
+    fn indexing(&mut self, indexing: &Indexing) {
+        self.observer.indexing(indexing);
+    }
+
     fn progress(&mut self, progress: &Progress) {
         self.observer.progress(progress);
     }
@@ -101,7 +105,6 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// The observer hears of each block, and [`caught_up`](Observer::caught_up) when the engine
     /// waits. The report is that of the first run, up to there.
     ///
-    /// # Errors
     /// Any [`ConnectError`] of the first run; later those of the data directory. What was flushed
     /// before is kept.
     pub fn follow(
@@ -147,6 +150,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                     }
                 }
                 Err(ConnectError::File(error)) if !self.is_own(&error) => {
+                    figures.failed(&error);
                     if said.error.replace(error.to_string()) != Some(error.to_string()) {
                         observer.event(&Event::FilesUnreadable(&error));
                     }

@@ -3,6 +3,7 @@
 use crate::report::connect_report::ConnectReport;
 use crate::report::stages::Span;
 use crate::report::totals::Totals;
+use blockmill_blockfiles::FileError;
 
 /// Hears the figures of a run, on the connecting thread.
 pub trait FiguresObserver {
@@ -15,6 +16,11 @@ pub trait FiguresObserver {
     /// at the files since.
     fn ended(&mut self, report: &ConnectReport) {
         let _ = report;
+    }
+
+    /// A look at the files of [`Engine::follow`](crate::Engine::follow) has failed, and is retried.
+    fn failed(&mut self, error: &FileError) {
+        let _ = error;
     }
 
     /// A thread of this name has done something; only with [`Options::trace`](crate::Options).

@@ -36,7 +36,8 @@ fn address(process: &mut Running) -> String {
     address
 }
 
-/// An open page, which polls the figures. Returns how many answers it got when the server has ended.
+/// An open page, which polls the figures. Returns how many answers it got once the server has
+/// ended.
 fn open_page(address: &str) -> std::thread::JoinHandle<usize> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
