@@ -19,6 +19,7 @@ use blockmill_engine::engine::LoadSnapshotError;
 use parquet::errors::ParquetError;
 #[cfg(feature = "tables")]
 use rusqlite::ffi::SQLITE_IOERR_WRITE;
+use rustix::io::Errno;
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
@@ -116,8 +117,8 @@ pub(crate) enum Failure {
         #[source]
         error: io::Error,
     },
-    /// Standard input or output failed.
-    #[error("standard streams: {0}")]
+    /// Standard input or output failed, or the process has no more files.
+    #[error("{}: {}", stream(.0), .0)]
     Stream(#[from] io::Error),
     /// Input is damaged.
     #[error("{0}")]
@@ -179,8 +180,12 @@ impl Failure {
             | Self::Past(PastError::Open(error))
             | Self::Feed(FeedError::Open(error))
             | Self::Audit(AuditError::Open(error)) => advice::of_open(error),
-            Self::Feed(FeedError::UnknownCursor { .. } | FeedError::KeptNoLonger { .. }) => {
-                Some("begin anew with --from 0, and drop what was made of the events before")
+            Self::Feed(FeedError::UnknownCursor { .. }) => Some(
+                "connect first if this directory is behind that block; only where it is of another chain, start over with --from 0 \
+                 and drop what was made of the events before",
+            ),
+            Self::Feed(FeedError::KeptNoLonger { .. }) => {
+                Some("start over with --from 0, and drop what was made of the events before")
             }
             Self::Connect(error) => advice::of_connect(error),
             Self::LoadSnapshot(error) => advice::of_load(error),
@@ -258,6 +263,14 @@ impl Failure {
             | Self::Stream(_)
             | Self::Corrupt(_) => 3,
         }
+    }
+}
+
+/// What an error of the system that belongs to no file is about.
+fn stream(error: &io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE | Errno::NFILE) => "the limit of open files (ulimit -n) is too low",
+        _ => "standard streams",
     }
 }
 

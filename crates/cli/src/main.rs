@@ -61,6 +61,9 @@ fn main() -> ExitCode {
     signals::survive_file_size_limit();
     let mut command = examples::with_examples(Arguments::command()).version(VERSION.as_str());
     let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    if let Some(name) = parsed.as_ref().ok().and_then(|matches| matches.subcommand_name()) {
+        blockmill_datadir::set_subcommand(name);
+    }
     let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => return usage::refuse(error.format(&mut command)),

@@ -9,9 +9,6 @@
 //!     let set = UtxoSet::open(directory, 1)?;
 //!     Ok((set.tip().height, set.coins()?.count()))
 //! }
-//! # let directory = tempfile::tempdir()?;
-//! # assert!(size(directory.path()).is_err());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! | file | content |
@@ -29,26 +26,6 @@
 //! | `audit.txt` | the last proof of the set, and of which store, written by `blockmill audit` |
 //!
 //! The modules, from the names of these files up:
-//! - `files`: the names;
-//! - `writer`, `lock`: one writer, and who it is;
-//! - [`error`]: why a directory cannot be opened;
-//! - `headers_file`: the records of `headers.dat`;
-//! - `commit_mark`, `marked_store`: the last commit of the store, so that a lost end is seen;
-//! - `meta`: what a directory belongs to;
-//! - `lost_store`: whether the store is lost;
-//! - `own_blocks`: blocks that the directory has itself;
-//! - `directory`: a directory and its lock;
-//! - [`store_file`]: the store of the coins;
-//! - [`chain_log`]: headers and undo data of connected blocks;
-//! - `chain_blocks`: the chain of a directory, to be read;
-//! - [`state`]: what an engine keeps open of its directory;
-//! - [`past`]: the set as it was at an earlier height;
-//! - [`batches`]: all coins of a set, on several threads;
-//! - [`utxo_set`]: the set of a directory, to be read;
-//! - [`status`]: how far a directory is, at once;
-//! - [`feed`]: blocks connected and disconnected, from a cursor on;
-//! - [`snapshot`]: the set to a file, and a file to a store;
-//! - [`doctor`]: looks a directory over.
 
 pub mod batches;
 pub mod chain_log;
@@ -84,6 +61,7 @@ pub use batches::{Batch, for_each_batch_of};
 pub use directory::DataDir;
 pub use error::{OpenError, Remedy};
 pub use feed::{Cursor, Feed, FeedBlock, FeedBlocks, FeedError, FeedEvent, NoCursor};
+pub use lock::set_subcommand;
 pub use meta::{ChainId, SnapshotMark};
 pub use past::{Earlier, PastError};
 pub use status::Status;

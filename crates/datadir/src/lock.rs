@@ -10,6 +10,7 @@ use blockmill_blockfiles::{FileError, find_regular};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -101,9 +102,21 @@ fn shown_command(mut words: impl Iterator<Item = String>) -> String {
     command
 }
 
+/// The subcommand of this process, where its program has told: options may come before it.
+static SUBCOMMAND: OnceLock<String> = OnceLock::new();
+
+/// Sets the subcommand that this process notes beside its program when it locks a data directory to
+/// write. Without it, that is the first argument, if that looks like one.
+pub fn set_subcommand(name: &str) {
+    let _ = SUBCOMMAND.set(name.to_owned());
+}
+
 /// Notes who this process is.
 fn note(mut file: &File) -> std::io::Result<()> {
-    let command = shown_command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
+    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let program = words.next();
+    let subcommand = SUBCOMMAND.get().cloned().or_else(|| words.next());
+    let command = shown_command(program.into_iter().chain(subcommand));
     file.set_len(0)?;
     file.write_all(format!("{}\n{command}\n", std::process::id()).as_bytes())
 }

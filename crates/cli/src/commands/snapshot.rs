@@ -9,9 +9,9 @@ use crate::output::{self, Facts};
 use crate::progress::EngineMeter;
 use crate::signals;
 use crate::verifier::verifier;
-use blockmill_blockfiles::Input;
+use blockmill_blockfiles::{FileError, Input};
 use blockmill_coins::UtxoStats;
-use blockmill_datadir::snapshot;
+use blockmill_datadir::snapshot::{self, DumpSnapshotError};
 use blockmill_engine::Options;
 use serde_json::json;
 use std::io::BufWriter;
@@ -25,6 +25,14 @@ pub(crate) fn run(command: &SnapshotCommand) -> Result<u8, Failure> {
     }
 }
 
+/// The failure of a dump to standard output, which has no path.
+fn of_stream(error: DumpSnapshotError) -> Failure {
+    match error {
+        DumpSnapshotError::File(FileError::Io { error, .. }) => Failure::Stream(error),
+        error => error.into(),
+    }
+}
+
 fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag_of_output()?;
     let mut meter = EngineMeter::new();
@@ -32,7 +40,7 @@ fn dump(arguments: &DumpArguments) -> Result<u8, Failure> {
     // Standard output has the snapshot, so the figures go to standard error.
     if is_standard(&arguments.file) {
         let mut out = BufWriter::with_capacity(1 << 20, output::stdout());
-        let stats = snapshot::dump_to(&set, &mut out, &arguments.file, &stop, &mut meter)?;
+        let stats = snapshot::dump_to(&set, &mut out, &arguments.file, &stop, &mut meter).map_err(of_stream)?;
         drop(meter);
         let text = format!("{} at height {}", output::counted(stats.txouts, "coin"), stats.height);
         log::info("dumped", &text, json!({"coins": stats.txouts, "height": stats.height}));

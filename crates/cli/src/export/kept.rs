@@ -30,7 +30,6 @@ pub(crate) struct Table<'a> {
 impl Kept {
     /// Of a table that is to end at height `last` of a chain.
     ///
-    /// # Errors
     /// That it would lose what no reorganisation takes away.
     pub(crate) fn of(found: Manifest, table: &Table<'_>, blocks: &ChainBlocks, last: u32) -> Result<Self, Failure> {
         let is_on_chain = |partition: &Partition| {
@@ -82,7 +81,7 @@ impl Kept {
         );
         Err(Failure::Usage(format!(
             "{}: the table there goes to height {}, and the chain, which ends at height {tip}, {common}: that is no \
-             reorganisation; nothing was removed, and {}",
+             reorganisation; nothing was removed; connect first if the directory is behind, else {}",
             table.path.display(),
             last.to,
             table.anew

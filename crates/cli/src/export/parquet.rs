@@ -3,7 +3,7 @@
 
 use crate::export::metadata::Metadata;
 use crate::export::table::{Memory, Rows};
-use crate::export::target::Target;
+use crate::export::target::{self, Target};
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
 use arrow_array::RecordBatch;
@@ -19,6 +19,7 @@ use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The columns of a row group, encoded.
@@ -42,6 +43,18 @@ pub(crate) struct ColumnEncoder {
 /// A file that is being written.
 pub(crate) struct ParquetWriter {
     file: SerializedFileWriter<Target>,
+    path: Option<PathBuf>,
+}
+
+/// The failure of a write to the target of this path. The crate wraps errors of the system.
+fn failed(path: Option<&Path>) -> impl FnOnce(ParquetError) -> Failure {
+    move |error| match error {
+        ParquetError::External(error) => match error.downcast() {
+            Ok(error) => target::failed(path)(*error),
+            Err(error) => ParquetError::External(error).into(),
+        },
+        error => error.into(),
+    }
 }
 
 /// How the columns are encoded. In some of them hardly a value comes twice: a dictionary of them is
@@ -98,24 +111,29 @@ impl ParquetWriter {
             .iter()
             .map(|(key, text)| KeyValue::new(key.to_owned(), text.to_owned()));
         let properties = properties(without_dictionary).set_key_value_metadata(Some(pairs.collect()));
-        let writer = ArrowWriter::try_new(target, Arc::new(metadata.of_schema(schema)), Some(properties.build()))?;
-        let (file, _) = writer.into_serialized_writer()?;
-        Ok(Self { file })
+        let path = target.path().map(Path::to_owned);
+        let schema = Arc::new(metadata.of_schema(schema));
+        let writer = ArrowWriter::try_new(target, schema, Some(properties.build()));
+        let opened = writer.and_then(ArrowWriter::into_serialized_writer);
+        let (file, _) = opened.map_err(failed(path.as_deref()))?;
+        Ok(Self { file, path })
     }
 
     /// Appends a row group.
     pub(crate) fn add(&mut self, encoded: EncodedColumns) -> Result<(), Failure> {
-        let mut group = self.file.next_row_group()?;
-        for column in encoded.columns {
-            column.append_to_row_group(&mut group)?;
-        }
-        group.close()?;
-        Ok(())
+        let append = || {
+            let mut group = self.file.next_row_group()?;
+            for column in encoded.columns {
+                column.append_to_row_group(&mut group)?;
+            }
+            group.close()
+        };
+        append().map(drop).map_err(failed(self.path.as_deref()))
     }
 
     /// Writes the end of the file, which has no name yet.
     pub(crate) fn end(self) -> Result<Target, Failure> {
-        Ok(self.file.into_inner()?)
+        self.file.into_inner().map_err(failed(self.path.as_deref()))
     }
 }
 

@@ -25,11 +25,15 @@ impl Target {
 
     /// Writes whole lines, or whole messages of a stream.
     pub(crate) fn write_piece(&mut self, piece: &[u8]) -> Result<(), Failure> {
-        let written = self.write_all(piece);
-        written.map_err(|error| match self {
-            Self::File(new) => Failure::file(new.path())(error),
-            Self::Stdout(_) => Failure::Stream(error),
-        })
+        self.write_all(piece).map_err(failed(self.path()))
+    }
+
+    /// The path of the file; none of standard output.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(new) => Some(new.path()),
+            Self::Stdout(_) => None,
+        }
     }
 
     /// The length of the file so far, where there is one.
@@ -49,6 +53,14 @@ impl Target {
                 Ok(None)
             }
         }
+    }
+}
+
+/// The failure of a write to the target of this path.
+pub(crate) fn failed(path: Option<&Path>) -> impl FnOnce(io::Error) -> Failure {
+    move |error| match path {
+        Some(path) => Failure::file(path)(error),
+        None => Failure::Stream(error),
     }
 }
 

@@ -46,7 +46,8 @@ const STEP: Duration = Duration::from_millis(5);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What a user does with a note that nothing goes on from.
-const WAY_OUT: &str = "remove the file, and the command begins with the block after the tip that follow finds";
+const WAY_OUT: &str = "write the hash of the block that the command has handled last into the file; only where that \
+                       is not known, remove it: the command then begins after the tip, without the blocks between";
 
 /// Runs a command for each block.
 pub(crate) struct Runner<'a> {

@@ -151,7 +151,10 @@ pub(crate) fn export_blocks_command() -> Command {
 /// A process that has a data directory until its input ends.
 pub(crate) fn holder(data: &Path) -> Child {
     let mut command = blockmill();
-    command.args(["submit", "--data"]).arg(data).stdin(Stdio::piped());
+    command
+        .args(["--log", "json", "submit", "--data"])
+        .arg(data)
+        .stdin(Stdio::piped());
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 

@@ -304,7 +304,7 @@ fn a_feed_without_follow_ends_at_the_tip_and_begins_at_any_block() {
     let unknown = "11".repeat(32);
     feed(&unknown)
         .ends_with(2)
-        .says(&["was never connected in", "begin anew with --from 0"]);
+        .says(&["was never connected in", "connect first", "start over with --from 0"]);
     feed("none").ends_with(2).says(&["a height or the hash of a block"]);
 }
 

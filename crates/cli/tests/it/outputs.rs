@@ -1,6 +1,7 @@
 //! What commands write, and who reads it: files that are whole or not there, whoever writes at the
 //! same time; and standard output that nobody reads any more.
 
+use crate::common::children::wait_until;
 use crate::common::core_folder::made;
 use crate::common::{Scratch, block_of, blockmill, connect, names_in, records, run, stats};
 use crate::common::{generate_command, submit_command};
@@ -47,6 +48,72 @@ fn check_closed(command: &mut Command, may_be_0: bool) {
         code == Some(141) || may_be_0 && code == Some(0),
         "{command:?}: {code:?}"
     );
+}
+
+/// A file system of two pages, for a test.
+struct Small(PathBuf);
+
+impl Small {
+    /// None where this process may not mount it.
+    fn mount(folder: PathBuf) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        let options = ["-t", "tmpfs", "-o", "size=8k", "tmpfs"];
+        let status = mount.args(options).arg(&folder).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success()).then_some(Self(folder))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_with_its_file() {
+    let scratch = Scratch::new();
+    made(&scratch);
+    let data = scratch.join("data");
+    // What has no name is named by what it is.
+    for arguments in [
+        &["export", "coins", "--format", "parquet", "--out", "-"][..],
+        &["export", "coins", "--format", "csv", "--out", "-"],
+        &["snapshot", "dump", "-"],
+        &["stats"],
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = with(arguments, &[("--data", &data)]);
+        let run = run(command.stdout(full)).ends_with(4);
+        assert!(run.stderr.contains("blockmill: standard streams: No space"), "{run:#?}");
+    }
+    let Some(small) = Small::mount(scratch.folder("small")) else {
+        eprintln!("skipped: a file system of its own needs root");
+        return;
+    };
+    for (table, format) in [
+        ("blocks", "parquet"),
+        ("blocks", "jsonl"),
+        ("coins", "parquet"),
+        ("coins", "arrow"),
+        ("coins", "sqlite"),
+        ("coins", "csv"),
+        ("outputs", "parquet"),
+        ("statistics", "parquet"),
+    ] {
+        let out = small.0.join(format!("{table}.{format}"));
+        let mut command = with(&["export", table], &[("--data", &data), ("--out", &out)]);
+        run(&mut command).ends_with(4).says(&[out.to_str().unwrap()]);
+        assert_eq!(names_in(&small.0), [""; 0]);
+    }
+    let snapshot = small.0.join("snapshot");
+    let mut dump = with(&["snapshot", "dump"], &[("--data", &data)]);
+    run(dump.arg(&snapshot))
+        .ends_with(4)
+        .says(&[snapshot.to_str().unwrap()]);
+    let new = small.0.join("data");
+    run(&mut connect(&scratch.join("chain"), &new, "regtest"))
+        .ends_with(4)
+        .says(&[new.to_str().unwrap(), "No space left"]);
 }
 
 #[test]
@@ -177,11 +244,7 @@ fn begun(snapshot: &Path, format: &str, out: &Path) -> (Child, Vec<u8>) {
         .unwrap();
     child.stdin.as_mut().unwrap().write_all(&bytes).unwrap();
     let temporary = out.with_file_name(format!("{}.incomplete", out.file_name().unwrap().display()));
-    let waiting = Instant::now();
-    while !temporary.exists() {
-        assert!(waiting.elapsed() < Duration::from_secs(60), "it does not begin");
-        sleep(Duration::from_millis(5));
-    }
+    wait_until("its file", || temporary.exists());
     (child, rest)
 }
 

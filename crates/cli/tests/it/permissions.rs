@@ -35,7 +35,7 @@ fn check(command: &mut Command, path: &Path) {
     let run: Run = run(command.stdin(Stdio::null())).ends_with(3);
     assert!(run.stderr.contains("Permission denied"), "{command:?}: {run:#?}");
     assert!(run.stderr.contains(path.to_str().unwrap()), "{command:?}: {run:#?}");
-    for word in ["no data directory", "there is no", "no blk*.dat", "NotFound"] {
+    for word in ["no data directory", "there is no", "no blk*.dat", "NotFound", "redb"] {
         assert!(!run.stderr.contains(word), "{command:?}: {run:#?}");
     }
 }

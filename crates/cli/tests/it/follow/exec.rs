@@ -1,20 +1,18 @@
 //! `follow --exec`: a command that hangs, a note that is damaged, and a wait that is cut off.
 
 use super::node::Node;
-use super::{PATIENCE, Place, Running, stop};
+use super::{Place, Running, stop};
+use crate::common::children::wait_until;
 use crate::common::{Scratch, blockmill, check_seconds, doctor, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+#[track_caller]
 fn wait_for_file(path: &Path) {
-    let end = Instant::now() + PATIENCE;
-    while !path.exists() {
-        assert!(Instant::now() < end, "{} does not come", path.display());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(&path.display().to_string(), || path.exists());
 }
 
 fn cursor_file(place: &Place) -> PathBuf {
@@ -174,13 +172,16 @@ fn a_damaged_note_of_the_block_that_was_handled_is_said() {
         let words = [
             "exec.cursor",
             why,
-            "remove the file, and the command begins with the block after the tip",
+            "write the hash of the block that the command has handled last into the file",
         ];
         let ended = run(follow().stderr(Stdio::piped())).ends_with(3).says(&words);
         assert!(!ended.stderr.contains("--from"), "{ended:#?}");
         let (status, health, detail) = part();
         assert_eq!((status, &*health), (3, "damaged"), "{detail}");
-        assert!(detail.contains(why) && detail.contains("remove the file"), "{detail}");
+        assert!(
+            detail.contains(why) && detail.contains("handled last into the file"),
+            "{detail}"
+        );
     }
     std::fs::remove_file(&file).unwrap();
     let again = Running::of(&mut follow());
