@@ -11,8 +11,8 @@
 //!   true;
 //! - [`schema`]: the tables, their indexes and views; [`copy`]: rows as `COPY` takes them;
 //! - [`database`]: connections, and who may have them;
-//! - [`target`]: which database, as the programs of PostgreSQL find it; [`files`]: the files that
-//!   say so; [`tls`]: encrypted connections.
+//! - [`target`]: which database; [`files`]: the file with its password; [`tls`]: encrypted
+//!   connections.
 
 pub(crate) mod apply;
 pub(crate) mod change;

@@ -91,8 +91,8 @@ pub(crate) struct MirrorArguments {
     /// Data directory
     #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: PathBuf,
-    /// The database, as postgresql://USER@HOST/DATABASE; a password comes from ~/.pgpass, a service
-    /// file or PGPASSWORD, and what is left out from the variables of PostgreSQL's own programs
+    /// The database, as postgresql://USER@HOST/DATABASE; a password comes from ~/.pgpass or
+    /// PGPASSWORD
     #[arg(long, value_name = "URL")]
     pub(crate) to: String,
     /// The schema of the tables; it is made if it is not there

@@ -1,32 +1,10 @@
-//! The files in which users of PostgreSQL keep what does not belong on a command line: services and
-//! passwords.
+//! The file in which users of PostgreSQL keep passwords, which do not belong on a command line.
 
-use crate::failure::Failure;
 use crate::log;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-
-/// What a service file says of a service: keys and what they are set to.
-pub(super) fn service(path: &Path, name: &str) -> Result<Vec<(String, String)>, Failure> {
-    let text = fs::read_to_string(path).map_err(Failure::file(path))?;
-    settings(&text, name).ok_or_else(|| Failure::Usage(format!("{}: there is no service {name}", path.display())))
-}
-
-fn settings(text: &str, name: &str) -> Option<Vec<(String, String)>> {
-    let lines = text.lines().map(str::trim);
-    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let head = format!("[{name}]");
-    lines.find(|line| *line == head)?;
-    let settings = lines.take_while(|line| !line.starts_with('['));
-    let settings = settings.filter_map(|line| line.split_once('='));
-    Some(
-        settings
-            .map(|(key, set)| (key.trim().to_owned(), set.trim().to_owned()))
-            .collect(),
-    )
-}
 
 /// Whom a password is for: host, port, database and user.
 #[derive(Debug, Clone, Copy)]
@@ -67,18 +45,6 @@ fn password_of_line(line: &str, login: Login<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_service_has_the_lines_of_its_section() {
-        let text = "# all\n[other]\nhost=h\n[mine]\n host = db \n#port=1\nport=5433\n\n[last]\nuser=u\n";
-        let settings_of = |name: &str| settings(text, name).unwrap();
-        assert_eq!(
-            settings_of("mine"),
-            [("host", "db"), ("port", "5433")].map(|(key, set)| (key.to_owned(), set.to_owned()))
-        );
-        assert_eq!(settings_of("last").len(), 1);
-        assert!(settings(text, "none").is_none());
-    }
 
     #[test]
     fn the_first_line_that_fits_has_the_password() {

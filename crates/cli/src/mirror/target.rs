@@ -1,5 +1,4 @@
-//! Which database the tables are in, as the programs of PostgreSQL itself find it: a URL, then a
-//! service file, then the environment. A password comes from a file or the environment, and is
+//! Which database the tables are in: a URL. A password comes from a file or the environment, and is
 //! refused in the URL: the command line is everybody's to read.
 
 use super::files::{self, Login};
@@ -40,7 +39,6 @@ pub(crate) struct Target {
 /// What the URL says that the client library does not know, and what comes in its place.
 #[derive(Debug, Default)]
 struct Settings {
-    service: Option<String>,
     sslmode: Option<String>,
     sslrootcert: Option<String>,
     passfile: Option<String>,
@@ -49,7 +47,7 @@ struct Settings {
 fn password_refused() -> Failure {
     Failure::Usage(
         "the URL of --to has a password, and everybody on this machine can read command lines: take it out, change \
-         it, and keep it in ~/.pgpass (host:port:database:user:password, chmod 600), a service file, or PGPASSWORD"
+         it, and keep it in ~/.pgpass (host:port:database:user:password, chmod 600) or PGPASSWORD"
             .to_owned(),
     )
 }
@@ -80,7 +78,6 @@ impl Settings {
     /// Takes a setting that is known here.
     fn slot(&mut self, key: &str) -> Option<&mut Option<String>> {
         match key {
-            "service" => Some(&mut self.service),
             "sslmode" => Some(&mut self.sslmode),
             "sslrootcert" => Some(&mut self.sslrootcert),
             "passfile" => Some(&mut self.passfile),
@@ -94,7 +91,7 @@ impl Settings {
             .iter()
             .any(|scheme| url.starts_with(scheme))
         {
-            let text = "--to takes a URL: postgresql://[USER@]HOST[:PORT]/DATABASE, or postgresql:///?service=NAME";
+            let text = "--to takes a URL: postgresql://[USER@]HOST[:PORT]/DATABASE";
             return Err(Failure::Usage(text.to_owned()));
         }
         let (base, parameters) = url.split_once('?').unwrap_or((url, ""));
@@ -117,77 +114,7 @@ impl Settings {
             None => Ok((own, config)),
         }
     }
-
-    /// Takes what a service or a variable sets, unless it is set already.
-    fn add(&mut self, config: &mut Config, key: &str, set: &str) -> Result<(), Failure> {
-        if let Some(slot) = self.slot(key) {
-            slot.get_or_insert_with(|| set.to_owned());
-            return Ok(());
-        }
-        let wrong = || Failure::Usage(format!("{key}: what is set is of no use"));
-        let has_host = !config.get_hosts().is_empty() || !config.get_hostaddrs().is_empty();
-        match key {
-            "host" if !has_host => {
-                for host in set.split(',') {
-                    config.host(host);
-                }
-            }
-            "hostaddr" if !has_host => {
-                for address in set.split(',') {
-                    config.hostaddr(address.parse().map_err(|_| wrong())?);
-                }
-            }
-            "port" if config.get_ports().is_empty() => {
-                for port in set.split(',') {
-                    config.port(port.parse().map_err(|_| wrong())?);
-                }
-            }
-            "dbname" if config.get_dbname().is_none() => {
-                config.dbname(set);
-            }
-            "user" if config.get_user().is_none() => {
-                config.user(set);
-            }
-            "password" if config.get_password().is_none() => {
-                config.password(set);
-            }
-            "options" if config.get_options().is_none() => {
-                config.options(set);
-            }
-            "application_name" if config.get_application_name().is_none() => {
-                config.application_name(set);
-            }
-            "connect_timeout" if config.get_connect_timeout().is_none() => {
-                let seconds = set.parse().map_err(|_| wrong())?;
-                config.connect_timeout(Duration::from_secs(seconds));
-            }
-            "host" | "hostaddr" | "port" | "dbname" | "user" | "password" | "options" | "application_name"
-            | "connect_timeout" => {}
-            _ => {
-                return Err(Failure::Usage(format!(
-                    "the setting {key} of a service is not known here"
-                )));
-            }
-        }
-        Ok(())
-    }
 }
-
-/// The variables, and the settings that they stand for. `PGPASSWORD` is one of them.
-const VARIABLES: [(&str, &str); 12] = [
-    ("PGHOST", "host"),
-    ("PGHOSTADDR", "hostaddr"),
-    ("PGPORT", "port"),
-    ("PGDATABASE", "dbname"),
-    ("PGUSER", "user"),
-    ("PGPASSWORD", "password"),
-    ("PGPASSFILE", "passfile"),
-    ("PGOPTIONS", "options"),
-    ("PGAPPNAME", "application_name"),
-    ("PGCONNECT_TIMEOUT", "connect_timeout"),
-    ("PGSSLMODE", "sslmode"),
-    ("PGSSLROOTCERT", "sslrootcert"),
-];
 
 fn in_home(variables: Variables<'_>, name: &str) -> Option<PathBuf> {
     Some(Path::new(&variables("HOME")?).join(name))
@@ -200,25 +127,18 @@ impl Target {
     }
 
     fn with_variables(url: &str, variables: Variables<'_>) -> Result<Self, Failure> {
-        let (mut own, mut config) = Settings::read(url)?;
-        if let Some(name) = own.service.clone().or_else(|| variables("PGSERVICE")) {
-            let file = variables("PGSERVICEFILE").map(PathBuf::from);
-            let file = file
-                .or_else(|| in_home(variables, ".pg_service.conf"))
-                .unwrap_or_default();
-            for (key, set) in files::service(&file, &name)? {
-                own.add(&mut config, &key, &set)?;
-            }
+        let (own, mut config) = Settings::read(url)?;
+        if let (None, Some(options)) = (config.get_options(), variables("PGOPTIONS")) {
+            config.options(&options);
         }
-        for (name, key) in VARIABLES {
-            if let Some(set) = variables(name) {
-                own.add(&mut config, key, &set)?;
-            }
+        if let Some(password) = variables("PGPASSWORD") {
+            config.password(password);
         }
         with_defaults(&mut config, variables);
         if config.get_password().is_none() {
             let file = own
                 .passfile
+                .or_else(|| variables("PGPASSFILE"))
                 .map(PathBuf::from)
                 .or_else(|| in_home(variables, ".pgpass"));
             if let Some(password) = file.and_then(|file| files::password(&file, login(&config).as_login())) {
@@ -348,34 +268,25 @@ mod tests {
     }
 
     #[test]
-    fn the_url_comes_before_the_service_and_that_before_the_environment() {
+    fn a_password_comes_from_the_environment_or_a_file() {
         let folder = tempfile::tempdir().unwrap();
-        let (services, passwords) = (folder.path().join("services"), folder.path().join("passwords"));
-        std::fs::write(&services, "[chain]\nhost=of-service\nport=6000\nuser=su\n").unwrap();
-        std::fs::write(&passwords, "of-service:6000:d:su:of-file\nh:*:*:*:of-host\n").unwrap();
+        let passwords = folder.path().join("passwords");
+        std::fs::write(&passwords, "h:*:*:*:of-host\n").unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(&passwords, mode).unwrap();
-        let variables = [
-            ("PGSERVICEFILE", services.to_str().unwrap()),
-            ("PGPASSFILE", passwords.to_str().unwrap()),
-            ("PGHOST", "of-variable"),
-            ("PGDATABASE", "d"),
-            ("PGUSER", "vu"),
-        ];
+        let variables = [("PGPASSFILE", passwords.to_str().unwrap()), ("PGUSER", "other")];
         let texts = |texts: [&str; 4]| texts.map(str::to_owned);
-        assert_eq!(
-            found("postgresql:///?service=chain", &variables),
-            (texts(["of-service", "6000", "d", "su"]), Some("of-file".to_owned()))
-        );
         assert_eq!(
             found("postgres://u@h:7000/e", &variables),
             (texts(["h", "7000", "e", "u"]), Some("of-host".to_owned()))
         );
         assert_eq!(
-            found("postgresql://", &[&variables[..], &[("PGPASSWORD", "p")]].concat()),
-            (texts(["of-variable", "5432", "d", "vu"]), Some("p".to_owned()))
+            found(
+                "postgresql://o/d?user=%61b",
+                &[&variables[..], &[("PGPASSWORD", "p")]].concat()
+            ),
+            (texts(["o", "5432", "d", "ab"]), Some("p".to_owned()))
         );
-        assert_eq!(found("postgresql://h/e?user=%61b", &[]).0[3], "ab");
     }
 
     #[test]
@@ -426,7 +337,5 @@ mod tests {
         ] {
             assert_eq!(target(url, &[]).unwrap().config.get_ssl_mode(), mode, "{url}");
         }
-        let of_variable = target("postgresql://h/d", &[("PGSSLMODE", "require")]).unwrap();
-        assert_eq!(of_variable.config.get_ssl_mode(), SslMode::Require);
     }
 }
