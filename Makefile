@@ -104,6 +104,7 @@ SMALL_TARGETS := --lib --bins $(addprefix --test ,it queue in_order pool spawn m
 SMALL_CLI := --test cli-it -- demo:: real_chains:: conformance::
 WITHOUT_KERNEL := --cfg blockmill_without_kernel
 
+without-kernel: OPENSSL := yes
 without-kernel: deps fetch
 	RUSTFLAGS="$(WITHOUT_KERNEL)" $(CARGO) test --release $(SMALL_PACKAGES) $(SMALL_TARGETS) --test engine-it --target-dir target-without-kernel $(CARGO_FLAGS)
 	RUSTFLAGS="$(WITHOUT_KERNEL)" $(CARGO) test --release $(SMALL_PACKAGES) --target-dir target-without-kernel $(CARGO_FLAGS) $(SMALL_CLI)
@@ -127,6 +128,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SHARE = $(DESTDIR)$(PREFIX)/share
 
+install: OPENSSL := yes
 install: deps fetch
 	$(CARGO) build --profile dist -p blockmill-cli $(CARGO_FLAGS)
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(SHARE)/man/man1" "$(SHARE)/bash-completion/completions" "$(SHARE)/zsh/site-functions" "$(SHARE)/fish/vendor_completions.d"
@@ -141,6 +143,7 @@ install: deps fetch
 MACHINE := $(shell uname -m)
 DIST_TARGETS ?= $(MACHINE) $(if $(filter x86_64,$(MACHINE)),aarch64)
 
+dist: PERL := yes
 dist: deps fetch $(if $(filter aarch64,$(filter-out $(MACHINE),$(DIST_TARGETS))),arm64-deps)
 	packaging/build $(DIST_TARGETS)
 
@@ -194,18 +197,21 @@ page: deps fetch
 		python3 tools/page/check.py target/release/blockmill $(AXE) $(PAGE); \
 	fi
 
-# Installs what is missing: a compiler for the command; CMake and Boost for Core's kernel library, too.
+# Installs what is missing: a compiler for the command; OpenSSL for `mirror`; CMake and Boost for Core's
+# kernel library, too; Perl, which configures OpenSSL where that is compiled.
 # Homebrew's folder is not among those that a compiler looks into.
 BREW := $(shell brew --prefix 2>/dev/null)
 deps:
 	@$(INSTALL_MISSING)
 
 kernel-deps: BOOST := yes
+kernel-deps: OPENSSL := yes
 kernel-deps:
 	@$(INSTALL_MISSING)
 
 # Compilers for ARM64, and what runs its programs.
 arm64-deps: ARM64 := yes
+arm64-deps: PERL := yes
 arm64-deps: BOOST := $(filter yes,$(ARM64_KERNEL))
 arm64-deps:
 	@$(INSTALL_MISSING)
@@ -218,6 +224,10 @@ command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or
 		command -v cmake >/dev/null || missing="$$missing cmake"; \
 		printf '#include <boost/version.hpp>\n' | g++ -E -x c++ $(if $(BREW),-I$(BREW)/include) - >/dev/null 2>&1 || missing="$$missing libboost-dev"; \
 	fi; \
+	if [ -n "$(OPENSSL)" ] && ! [ -e "$(BREW)/opt/openssl@3" ]; then \
+		pkg-config --exists openssl 2>/dev/null || missing="$$missing libssl-dev pkg-config"; \
+	fi; \
+	if [ -n "$(PERL)" ]; then perl -MIPC::Cmd -MFindBin -e 1 2>/dev/null || missing="$$missing perl"; fi; \
 	if [ -n "$(ARM64)" ]; then \
 		command -v aarch64-linux-gnu-g++ >/dev/null || missing="$$missing g++-aarch64-linux-gnu"; \
 		[ -e /usr/aarch64-linux-gnu/include/stdio.h ] || missing="$$missing libc6-dev-arm64-cross"; \
@@ -225,7 +235,7 @@ command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or
 	fi; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	echo "missing:$$missing"; \
-	if [ "$$(uname -s)" = Darwin ]; then echo "the compiler: xcode-select --install; CMake and Boost: brew install cmake boost; then run make again"; exit 1; fi; \
+	if [ "$$(uname -s)" = Darwin ]; then echo "the compiler: xcode-select --install; the rest: brew install cmake boost openssl@3; then run make again"; exit 1; fi; \
 	if ! command -v apt-get >/dev/null; then echo "install$$missing with your package manager, then run make again"; exit 1; fi; \
 	if [ "$$(id -u)" = 0 ]; then sudo=""; \
 	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo="sudo"; \
@@ -271,6 +281,7 @@ arm64: arm64-deps fetch
 
 # Whether the command and the tests of its crates compile for macOS, on another machine: Rust is checked,
 # C and C++ are compiled. The compiler is that of `make dist`.
+macos-check: PERL := yes
 macos-check: deps fetch
 	tools/macos check $(SMALL_PACKAGES) $(SMALL_TARGETS) --test engine-it --test cli-it $(CARGO_FLAGS)
 

@@ -75,10 +75,18 @@ pub(crate) enum Failure {
     #[cfg(feature = "postgres")]
     #[error("{}", crate::sql_error::text(.0))]
     Postgres(#[from] postgres::Error),
-    /// Somebody else has what is to be changed.
+    /// A server accepts a connection, and nothing follows.
+    #[cfg(feature = "postgres")]
+    #[error("{0}")]
+    Unanswered(String),
+    /// Another mirror has what is to be changed.
     #[cfg(feature = "postgres")]
     #[error("{0}")]
     Busy(String),
+    /// The data directory is at an earlier block than the tables.
+    #[cfg(feature = "postgres")]
+    #[error("{0}")]
+    Behind(String),
     /// A signal came before tables were at the tip.
     #[cfg(feature = "postgres")]
     #[error("stopped before the end; the same call goes on from there")]
@@ -240,11 +248,11 @@ impl Failure {
             #[cfg(feature = "tables")]
             Self::Parquet(_) | Self::Arrow(_) | Self::Sqlite { .. } | Self::StoppedAppend(_) => 3,
             #[cfg(feature = "postgres")]
-            Self::Postgres(error) if crate::sql_error::is_usage(error) => 2,
+            Self::Postgres(error) => crate::sql_error::fate(error).status(),
             #[cfg(feature = "postgres")]
-            Self::Postgres(error) if crate::sql_error::is_damage(error) => 3,
+            Self::Unanswered(_) | Self::Busy(_) => 4,
             #[cfg(feature = "postgres")]
-            Self::Postgres(_) | Self::Busy(_) => 4,
+            Self::Behind(_) => 2,
             #[cfg(feature = "postgres")]
             Self::StoppedMirror => 3,
             Self::Past(_)

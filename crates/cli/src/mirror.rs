@@ -11,16 +11,16 @@
 //!   true;
 //! - [`schema`]: the tables, their indexes and views; [`copy`]: rows as `COPY` takes them;
 //! - [`database`]: connections, and who may have them;
-//! - [`target`]: which database; [`files`]: the file with its password; [`tls`]: encrypted
-//!   connections.
+//! - [`target`]: which database, as the programs of PostgreSQL find it; [`passwords`]: the file of
+//!   those; [`tls`]: encrypted connections.
 
 pub(crate) mod apply;
 pub(crate) mod change;
 pub(crate) mod copy;
 pub(crate) mod database;
-mod files;
 mod heights;
 pub(crate) mod load;
+mod passwords;
 pub(crate) mod schema;
 pub(crate) mod session;
 pub(crate) mod state;

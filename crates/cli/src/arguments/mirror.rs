@@ -104,7 +104,7 @@ pub(crate) struct MirrorArguments {
     /// The first block of the tables but coins [default: 0, the whole chain]
     #[arg(long, value_name = "HEIGHT")]
     pub(crate) from: Option<u32>,
-    /// Go on with each block that follow connects, also after the server was away
+    /// Follow each block that is connected; retry while the server is away
     #[arg(long)]
     pub(crate) follow: bool,
     /// Threads, and connections of the first load [default: all cores]

@@ -7,11 +7,10 @@ use crate::log;
 use crate::mirror::database::Database;
 use crate::mirror::schema::Schema;
 use crate::mirror::session::Mirror;
-use crate::mirror::target::Target;
+use crate::mirror::target::{Target, is_retried};
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::signals;
-use crate::sql_error::passes;
 use blockmill_coins::Tip;
 use serde_json::json;
 use std::io::Write;
@@ -21,8 +20,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// Before a lost connection is tried again: at first, and at most.
+/// Before the next attempt: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
+
+/// Without `--follow`, attempts end so long after the last one that has changed the tables.
+const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// Between two looks at the stop flag.
 const STEP: Duration = Duration::from_millis(20);
@@ -42,7 +44,6 @@ pub(crate) fn run(arguments: &MirrorArguments) -> Result<u8, Failure> {
         follows: arguments.follow,
         threads: threads(arguments.par),
         has_connected: AtomicBool::new(false),
-        has_moved: AtomicBool::new(false),
         tip: Mutex::new(None),
     });
     let tip = until_stopped(&mirror, &stop)?;
@@ -89,21 +90,25 @@ fn until_stopped(mirror: &Arc<Mirror>, stop: &AtomicBool) -> Result<Tip, Failure
     }
 }
 
-/// Runs a mirror, and again after pauses that grow where its connection was lost.
+/// Runs a mirror, and again with back-off where the table in `sql_error` has that.
 fn persist(mirror: &Mirror) -> Result<Tip, Failure> {
     let mut meter = EngineMeter::new();
-    let mut pause = PAUSE.0;
+    let (mut pause, mut failing) = (PAUSE.0, None);
     loop {
         let failure = match mirror.run(&mut meter) {
             Ok(tip) => return Ok(tip),
             Err(failure) => failure,
         };
-        let passes = matches!(&failure, Failure::Postgres(error) if passes(error));
-        if !passes || !mirror.follows || !mirror.has_connected.load(Ordering::Relaxed) {
-            return Err(failure);
+        if mirror.database.take_move() {
+            (pause, failing) = (PAUSE.0, None);
         }
-        if mirror.has_moved.swap(false, Ordering::Relaxed) {
-            pause = PAUSE.0;
+        let since = failing.get_or_insert_with(Instant::now);
+        let is_wanted = mirror.follows
+            || mirror.has_connected.load(Ordering::Relaxed)
+                && since.elapsed() < RETRY_MAX
+                && !matches!(failure, Failure::Behind(_));
+        if !is_retried(&failure) || !is_wanted {
+            return Err(failure);
         }
         let seconds = pause.as_secs_f64();
         let text = format!("{failure}; it is tried again in {seconds} s");

@@ -24,16 +24,29 @@ const LOCK_STEP: Duration = Duration::from_millis(100);
 /// Between two looks at the stop flag.
 const WAIT_STEP: Duration = Duration::from_millis(20);
 
-/// What each connection begins with. No limits of time: to make an index may take hours.
-const SETTINGS: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
-    SET idle_in_transaction_session_timeout = 0; SET client_min_messages = warning";
+/// What each session is set to, where its server has the setting. No limits of time: an index may
+/// take hours. The server finds a dead connection as fast as the client does.
+const SETTINGS: [(&str, &str); 9] = [
+    ("lock_timeout", "0"),
+    ("transaction_timeout", "0"),
+    ("idle_in_transaction_session_timeout", "0"),
+    ("idle_session_timeout", "0"),
+    ("client_min_messages", "warning"),
+    ("tcp_keepalives_idle", "15"),
+    ("tcp_keepalives_interval", "5"),
+    ("tcp_keepalives_count", "3"),
+    ("tcp_user_timeout", "30000"),
+];
 
-/// Has the server end what it does for a client that is gone. Older ones know nothing of it.
+/// Has the server end what it does for a client that is gone. Older ones do not have it, nor do
+/// some systems.
 const CHECK_CLIENT: &str = "SET client_connection_check_interval = '1s'";
 
 /// A database, and what goes on there.
 pub(crate) struct Database {
     target: Target,
+    /// Whether something was written since the last failure.
+    has_moved: AtomicBool,
     /// What ends the statements that go on.
     cancels: Mutex<Vec<(u64, CancelToken)>>,
     stop: Arc<AtomicBool>,
@@ -50,6 +63,7 @@ impl Database {
     pub(crate) fn new(target: Target, stop: Arc<AtomicBool>) -> Self {
         Self {
             target,
+            has_moved: AtomicBool::new(false),
             cancels: Mutex::default(),
             stop,
         }
@@ -86,8 +100,15 @@ impl Database {
     /// That the server is not there, or lets nobody in.
     pub(super) fn connect(&self) -> Result<Connection<'_>, Failure> {
         self.check_stop()?;
-        let mut client = self.target.config.connect(self.target.tls.clone())?;
-        client.batch_execute(SETTINGS)?;
+        let mut client = self.target.connect()?;
+        // First, and alone: a limit for this role holds until then.
+        client.batch_execute("SET statement_timeout = 0")?;
+        let (names, values): (Vec<&str>, Vec<&str>) = SETTINGS.into_iter().unzip();
+        client.execute(
+            "SELECT set_config(name, wanted, false)
+                FROM unnest($1::text[], $2::text[]) AS settings (name, wanted) JOIN pg_settings USING (name)",
+            &[&names, &values],
+        )?;
         if let Err(error) = client.batch_execute(CHECK_CLIENT)
             && error.as_db_error().is_none()
         {
@@ -102,6 +123,16 @@ impl Database {
             database: self,
             number,
         })
+    }
+
+    /// Notes that the tables have changed.
+    pub(super) fn note_move(&self) {
+        self.has_moved.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the tables have changed since this was asked last.
+    pub(crate) fn take_move(&self) -> bool {
+        self.has_moved.swap(false, Ordering::Relaxed)
     }
 
     fn cancels(&self) -> MutexGuard<'_, Vec<(u64, CancelToken)>> {

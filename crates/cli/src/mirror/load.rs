@@ -277,6 +277,7 @@ impl Load<'_> {
             }
             transaction.execute(&note, &[&step.word(), &part.after, &part.upto])?;
             transaction.commit()?;
+            self.database.note_move();
         }
     }
 }

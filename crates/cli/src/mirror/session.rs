@@ -15,7 +15,7 @@ use crate::feed::follow;
 use crate::feed::watching::OwnWatch;
 use crate::log;
 use crate::progress::EngineMeter;
-use crate::sql_error::{is_damage, text};
+use crate::sql_error::{Fate, fate, text};
 use blockmill_chain::Observer;
 use blockmill_coins::Tip;
 use blockmill_datadir::{Cursor, DataDir, Feed, FeedBlocks, FeedError, PastError, Status, UtxoSet};
@@ -40,8 +40,6 @@ pub(crate) struct Mirror {
     pub(crate) threads: usize,
     /// Whether a connection was there, so that one that is lost may come back.
     pub(crate) has_connected: AtomicBool,
-    /// Whether the tables have changed since the last loss.
-    pub(crate) has_moved: AtomicBool,
     /// The block that the tables are at, once the first load is complete.
     pub(crate) tip: Mutex<Option<Tip>>,
 }
@@ -52,12 +50,25 @@ const DEFAULT_TABLES: [MirrorTable; 2] = [MirrorTable::Coins, MirrorTable::Block
 impl Mirror {
     /// Does everything that there is to do. Returns the block that the tables are at.
     pub(crate) fn run(&self, meter: &mut EngineMeter) -> Result<Tip, Failure> {
-        self.go_on(meter).map_err(|failure| match failure {
-            Failure::Postgres(error) if is_damage(&error) => {
-                let (name, text, anew) = (self.schema.name(), text(&error), self.schema.anew());
-                Failure::Corrupt(format!("the schema {name} is not as a mirror left it: {text}; {anew}"))
+        self.go_on(meter).map_err(|failure| {
+            let Failure::Postgres(error) = &failure else {
+                return failure;
+            };
+            let (name, text) = (self.schema.name(), text(error));
+            match fate(error) {
+                Fate::Damage => {
+                    let anew = self.schema.anew();
+                    Failure::Corrupt(format!("the schema {name} is not as a mirror left it: {text}; {anew}"))
+                }
+                Fate::Encoding => {
+                    let (database, data) = (self.database.name(), self.data.display());
+                    Failure::Usage(format!(
+                        "the encoding of the database {database} lacks a character of {data} or of the schema's name \
+                         {name}: {text}; make the database with ENCODING 'UTF8'"
+                    ))
+                }
+                _ => failure,
             }
-            failure => failure,
         })
     }
 
@@ -80,17 +91,17 @@ impl Mirror {
                 self.load_coins(&mut connection, &mut state, &load, meter)?;
             }
             state.end_step(&mut connection, &self.schema, Step::Blocks)?;
-            self.moved();
+            self.database.note_move();
         }
         if state.step == Step::Blocks {
             self.load_blocks(&mut connection, &state, &load, meter)?;
             state.end_step(&mut connection, &self.schema, Step::Indexes)?;
-            self.moved();
+            self.database.note_move();
         }
         if state.step == Step::Indexes {
             self.make_indexes(&mut connection, &state)?;
             state.end_step(&mut connection, &self.schema, Step::Follow)?;
-            self.moved();
+            self.database.note_move();
             let Tip { height, hash } = state.tip;
             let fields = json!({"height": height, "block_hash": hash.to_string()});
             log::info(
@@ -110,12 +121,13 @@ impl Mirror {
         tip.filter(|_| self.follows).ok_or(Failure::StoppedMirror)
     }
 
-    fn moved(&self) {
-        self.has_moved.store(true, Ordering::Relaxed);
-    }
-
     fn is_at(&self, tip: Tip) {
         *self.tip.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip);
+    }
+
+    /// The tip of the data directory.
+    fn tip(&self) -> Result<Tip, Failure> {
+        Ok(Status::of(&self.data)?.tip)
     }
 
     /// How far the tables are. New ones are made.
@@ -128,7 +140,7 @@ impl Mirror {
                 tables: self.tables.clone().unwrap_or_else(|| DEFAULT_TABLES.to_vec()),
                 from: self.from.unwrap_or(0),
                 step: Step::Coins,
-                tip: Status::of(&self.data)?.tip,
+                tip: self.tip()?,
             };
             let source = std::path::absolute(&self.data).unwrap_or_else(|_| self.data.clone());
             state.create(connection, schema, &source.display().to_string())?;
@@ -213,6 +225,8 @@ impl Mirror {
         if !has_others || state.from > state.tip.height {
             return Ok(());
         }
+        // Its errors say more where the directory does not have the block.
+        self.feed(state.tip)?;
         let chain = DataDir::open_to_read(&self.data)?.blocks(&state.tip)?;
         let mut show = |done, of, transactions| meter.blocks(done, of, transactions);
         let loaded = load.blocks(connection, &chain, state.from..=state.tip.height, &mut show);
@@ -252,9 +266,8 @@ impl Mirror {
         maker: &RowMaker,
         meter: &mut EngineMeter,
     ) -> Result<Tip, Failure> {
-        let unknown = |error| self.unknown_cursor(error);
         self.is_at(state.tip);
-        let mut feed = Feed::open(&self.data, Cursor::Block(state.tip.hash)).map_err(unknown)?;
+        let mut feed = self.feed(state.tip)?;
         let Tip { hash, height } = feed.cursor();
         if height != state.tip.height {
             let (relation, said, anew) = (self.schema.relation("mirror"), state.tip.height, self.schema.anew());
@@ -273,7 +286,7 @@ impl Mirror {
             let mut take = |change: Change| {
                 self.database.check_stop()?;
                 applier.apply(&change)?;
-                self.moved();
+                self.database.note_move();
                 self.is_at(change.tip);
                 sum.blocks += change.counts.blocks;
                 sum.transactions += change.counts.transactions;
@@ -282,7 +295,7 @@ impl Mirror {
             };
             let told = feed.run_batches(self.threads, &convert, &mut take);
             let tip = told.map_err(|failure: Failure| match failure {
-                Failure::Feed(error) => self.unknown_cursor(error),
+                Failure::Feed(error) => self.unknown_cursor(error, applier.state.tip),
                 failure => failure,
             })?;
             let fields = json!({"height": tip.height, "block_hash": tip.hash.to_string()});
@@ -302,17 +315,32 @@ impl Mirror {
         Ok(feed.cursor())
     }
 
-    /// An error of the feed, with what a user of a mirror can do.
-    fn unknown_cursor(&self, error: FeedError) -> Failure {
-        match error {
-            FeedError::UnknownCursor { .. } | FeedError::KeptNoLonger { .. } | FeedError::AboveTip { .. } => {
-                let name = self.schema.name();
-                Failure::Usage(format!(
-                    "the tables of {name} are at another chain: {error}; {}",
-                    self.schema.anew()
-                ))
-            }
-            error => error.into(),
+    /// The feed of the directory after the block that the tables are at.
+    fn feed(&self, tip: Tip) -> Result<Feed, Failure> {
+        let feed = Feed::open(&self.data, Cursor::Block(tip.hash));
+        feed.map_err(|error| self.unknown_cursor(error, tip))
+    }
+
+    /// An error of the feed of tables that are at `tip`, with what a user of a mirror can do.
+    fn unknown_cursor(&self, error: FeedError, tip: Tip) -> Failure {
+        let (name, anew) = (self.schema.name(), self.schema.anew());
+        let own = match error {
+            FeedError::UnknownCursor { .. } => self.tip(),
+            FeedError::KeptNoLonger { .. } | FeedError::AboveTip { .. } => Ok(tip),
+            error => return error.into(),
+        };
+        match own {
+            // Made again from blocks, or restored: it may come to that block.
+            Ok(own) if own.height < tip.height => Failure::Behind(format!(
+                "the data directory {} is at height {}, and the tables of {name} are at height {}, block {}: the \
+                 directory is behind the tables; connect its blocks, or wait until follow has",
+                self.data.display(),
+                own.height,
+                tip.height,
+                tip.hash
+            )),
+            Ok(_) => Failure::Usage(format!("the tables of {name} are at another chain: {error}; {anew}")),
+            Err(failure) => failure,
         }
     }
 }

@@ -1,222 +1,125 @@
-//! Encrypted connections, by rustls. What is verified is what libpq verifies for the same word.
+//! Encrypted connections, by the library that `psql` uses, with its meanings of `sslmode`.
 
 use crate::failure::Failure;
-use postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream as Encrypted};
-use std::future::Future;
-use std::io;
-use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::client::WebPkiServerVerifier;
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use tokio_rustls::rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
-use tokio_rustls::rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-};
+use openssl::error::ErrorStack;
+use openssl::nid::Nid;
+use openssl::ssl::{SslConnector, SslConnectorBuilder, SslMethod, SslVerifyMode, SslVersion};
+use openssl::x509::store::X509StoreBuilder;
+use openssl::x509::{X509Ref, X509StoreContextRef, X509VerifyResult};
+use postgres_openssl::{MakeTlsConnector, set_postgresql_alpn};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
-/// The protocol inside, for servers that ask.
-const PROTOCOL: &[u8] = b"postgresql";
+/// OpenSSL's code for a certificate that lacks the address it is verified for.
+const IP_ADDRESS_MISMATCH: i32 = 64;
+
+/// Where systems have the authorities that they trust: Debian, Fedora, SUSE, macOS.
+const SYSTEM_ROOTS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
 
 /// What a server must prove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verify {
-    /// Nothing: nobody who only listens can read along.
+    /// Nothing: the connection is encrypted, against passive readers only.
     Nothing,
     /// That an authority has signed its certificate.
     Authority,
-    /// And that the certificate has its name.
+    /// That, and that the certificate has its name.
     AuthorityAndName,
 }
 
-/// Whose signatures count.
+/// The authorities whose signatures count.
 #[derive(Debug)]
 pub(super) enum Roots {
-    /// Authorities that the system trusts.
+    /// Those that the system trusts.
     System,
-    /// Certificates of a file in PEM.
+    /// The certificates of a file in PEM.
     File(PathBuf),
 }
 
-/// Makes connections encrypted.
-#[derive(Debug, Clone)]
-pub(super) struct Tls {
-    config: Arc<ClientConfig>,
-}
-
-impl Tls {
-    pub(super) fn new(verify: Verify, roots: &Roots) -> Result<Self, Failure> {
-        let failed = |error: Error| Failure::Usage(format!("TLS: {error}"));
-        let provider = Arc::new(ring::default_provider());
-        let verifier = Verifier {
-            authority: match verify {
-                Verify::Nothing => None,
-                _ => Some(authorities(roots, &provider)?),
-            },
-            checks_name: verify == Verify::AuthorityAndName,
-            provider: Arc::clone(&provider),
-        };
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(failed)?;
-        let mut config = builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        Ok(Self {
-            config: Arc::new(config),
-        })
+/// # Errors
+/// That no certificates of authorities can be read.
+pub(super) fn connector(verify: Verify, roots: &Roots) -> Result<MakeTlsConnector, Failure> {
+    let failed = |error: ErrorStack| Failure::Usage(format!("TLS: {error}"));
+    let mut builder = SslConnector::builder(SslMethod::tls()).map_err(failed)?;
+    builder
+        .set_min_proto_version(Some(SslVersion::TLS1_2))
+        .and_then(|()| set_postgresql_alpn(&mut builder))
+        .map_err(failed)?;
+    match verify {
+        Verify::Nothing => builder.set_verify(SslVerifyMode::NONE),
+        _ => trust(&mut builder, roots)?,
     }
-}
-
-fn authorities(roots: &Roots, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, Failure> {
-    let (found, place) = match roots {
-        Roots::System => (rustls_native_certs::load_native_certs(), "the system".to_owned()),
-        Roots::File(path) => (
-            rustls_native_certs::load_certs_from_paths(Some(path), None),
-            path.display().to_string(),
-        ),
-    };
-    let mut store = RootCertStore::empty();
-    store.add_parsable_certificates(found.certs);
-    if store.is_empty() {
-        let why = found
-            .errors
-            .first()
-            .map(|error| format!(": {error}"))
-            .unwrap_or_default();
-        return Err(Failure::Usage(format!(
-            "{place} has no certificate of an authority{why}; sslrootcert=FILE names one"
-        )));
-    }
-    let built = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider)).build();
-    built.map_err(|error| Failure::Usage(format!("{place}: {error}")))
-}
-
-#[derive(Debug)]
-struct Verifier {
-    authority: Option<Arc<WebPkiServerVerifier>>,
-    checks_name: bool,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let Some(authority) = &self.authority else {
-            return Ok(ServerCertVerified::assertion());
-        };
-        match authority.verify_server_cert(end, between, name, ocsp, now) {
-            // The name is looked at last.
-            Err(Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
-            verified => verified,
+    let mut connector = MakeTlsConnector::new(builder.build());
+    let checks_name = verify == Verify::AuthorityAndName;
+    connector.set_callback(move |configuration, host| {
+        configuration.set_verify_hostname(checks_name);
+        if checks_name && host.parse::<IpAddr>().is_ok() {
+            let host = host.to_owned();
+            configuration.set_verify_callback(SslVerifyMode::PEER, move |is_good, chain| {
+                is_good || is_named_by_address(chain, &host)
+            });
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        end: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, end, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        end: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, end, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
+        Ok(())
+    });
+    Ok(connector)
 }
 
-/// Encrypts one connection.
-pub(super) struct Encrypting {
-    connector: TlsConnector,
-    name: ServerName<'static>,
+fn trust(builder: &mut SslConnectorBuilder, roots: &Roots) -> Result<(), Failure> {
+    let (place, read) = match roots {
+        Roots::File(path) => {
+            // Without the authorities of the system, which a new builder has.
+            let store = X509StoreBuilder::new().map(|store| builder.set_cert_store(store.build()));
+            (
+                path.display().to_string(),
+                store.and_then(|()| builder.set_ca_file(path)),
+            )
+        }
+        Roots::System => {
+            // Those of the library are there already; one that was built elsewhere has none.
+            let file = SYSTEM_ROOTS.iter().find(|file| Path::new(file).exists());
+            let read = file.map_or(Ok(()), |file| builder.set_ca_file(file));
+            ("the system".to_owned(), read)
+        }
+    };
+    read.map_err(|error| {
+        let why = error
+            .errors()
+            .first()
+            .and_then(|error| error.reason())
+            .unwrap_or("unreadable");
+        Failure::Usage(format!(
+            "{place} has no certificate of an authority ({why}); sslrootcert=FILE names one"
+        ))
+    })
 }
 
-impl<S> MakeTlsConnect<S> for Tls
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    type Stream = EncryptedStream<S>;
-    type TlsConnect = Encrypting;
-    type Error = InvalidDnsNameError;
-
-    fn make_tls_connect(&mut self, domain: &str) -> Result<Encrypting, InvalidDnsNameError> {
-        // The library asks for sockets of the system, too, which have no name, and does not encrypt
-        // them.
-        let domain = if domain.is_empty() { "localhost" } else { domain };
-        Ok(Encrypting {
-            connector: TlsConnector::from(Arc::clone(&self.config)),
-            name: ServerName::try_from(domain.to_owned())?,
-        })
+/// Whether the server's certificate names an address as text. OpenSSL accepts an `iPAddress` only;
+/// libpq also a `dNSName`, and the common name where there is no `iPAddress`.
+fn is_named_by_address(chain: &mut X509StoreContextRef, address: &str) -> bool {
+    let is_named = chain.error().as_raw() == IP_ADDRESS_MISMATCH
+        && chain
+            .current_cert()
+            .is_some_and(|certificate| names(certificate, address));
+    if is_named {
+        chain.set_error(X509VerifyResult::OK);
     }
+    is_named
 }
 
-impl<S> TlsConnect<S> for Encrypting
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    type Stream = EncryptedStream<S>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<EncryptedStream<S>>> + Send>>;
-
-    fn connect(self, stream: S) -> Self::Future {
-        let connecting = self.connector.connect(self.name, stream);
-        Box::pin(async { Ok(EncryptedStream(connecting.await?)) })
+fn names(certificate: &X509Ref, address: &str) -> bool {
+    let alternatives = certificate.subject_alt_names();
+    let mut has_address = false;
+    for name in alternatives.iter().flatten() {
+        if name.dnsname() == Some(address) {
+            return true;
+        }
+        has_address |= name.ipaddress().is_some();
     }
-}
-
-/// A connection that is encrypted.
-pub(super) struct EncryptedStream<S>(TlsStream<S>);
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Encrypted for EncryptedStream<S> {
-    fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for EncryptedStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for EncryptedStream<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
+    let common = certificate.subject_name().entries_by_nid(Nid::COMMONNAME).next();
+    !has_address && common.is_some_and(|name| name.data().as_slice() == address.as_bytes())
 }

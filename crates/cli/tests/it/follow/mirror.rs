@@ -3,6 +3,7 @@
 mod changed;
 mod limits;
 mod load;
+mod outages;
 mod server;
 mod tls;
 

@@ -25,7 +25,7 @@ pub(super) fn connect(place: &Place) {
     run(command.arg("--data").arg(&place.data)).ends_with(0);
 }
 
-fn wait_for_tip(server: &Server, node: &Node) {
+pub(super) fn wait_for_tip(server: &Server, node: &Node) {
     let (mut client, end) = (server.client(), Instant::now() + PATIENCE);
     while mirrored_tip(&mut client) != Some(node.hash()) {
         assert!(Instant::now() < end, "the mirror does not come to the tip");

@@ -109,6 +109,23 @@ impl Server {
         self.folder.join("postgres")
     }
 
+    /// The number of a session of the mirror, if it has one.
+    pub(super) fn session(&self) -> Option<i32> {
+        let query =
+            "SELECT pid FROM pg_stat_activity WHERE usename = 'mirror' AND application_name = 'blockmill mirror'";
+        self.client_of("postgres", "postgres")
+            .query_opt(query, &[])
+            .unwrap()
+            .map(|row| row.get(0))
+    }
+
+    /// Statements as the owner of the server, in a database without tables.
+    pub(super) fn administer(&self, statements: &str) {
+        self.client_of("postgres", "postgres")
+            .batch_execute(statements)
+            .unwrap();
+    }
+
     /// The URL for a mirror.
     pub(super) fn url(&self) -> String {
         let folder = self.folder().display().to_string().replace('/', "%2F");

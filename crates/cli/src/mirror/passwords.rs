@@ -1,4 +1,4 @@
-//! The file in which users of PostgreSQL keep passwords, which do not belong on a command line.
+//! Passwords from a file, as libpq reads them.
 
 use crate::log;
 use serde_json::json;
@@ -6,12 +6,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Whom a password is for: host, port, database and user.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Login<'a>(pub(super) [&'a str; 4]);
-
-/// The password that a file has for a login. A file that others may read is passed over.
-pub(super) fn password(path: &Path, login: Login<'_>) -> Option<String> {
+/// The lines of a password file. One that others may read is not used.
+pub(super) fn password_lines(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     if metadata.permissions().mode() & 0o077 != 0 {
         let path = path.display().to_string();
@@ -19,11 +15,11 @@ pub(super) fn password(path: &Path, login: Login<'_>) -> Option<String> {
         log::warning("password_file_open", &text, json!({"path": path}));
         return None;
     }
-    let text = fs::read_to_string(path).ok()?;
-    text.lines().find_map(|line| password_of_line(line, login))
+    fs::read_to_string(path).ok()
 }
 
-fn password_of_line(line: &str, login: Login<'_>) -> Option<String> {
+/// The password of a line of a password file, if it is for this host, port, database and user.
+pub(super) fn password_of_line(line: &str, login: [&str; 4]) -> Option<String> {
     if line.starts_with('#') {
         return None;
     }
@@ -32,13 +28,13 @@ fn password_of_line(line: &str, login: Login<'_>) -> Option<String> {
     while let Some(character) = characters.next() {
         match character {
             // The password itself may hold colons.
-            ':' if fields.len() <= login.0.len() => fields.push(String::new()),
+            ':' if fields.len() <= login.len() => fields.push(String::new()),
             '\\' => fields.last_mut()?.extend(characters.next()),
             _ => fields.last_mut()?.push(character),
         }
     }
     let (password, of) = fields.split_last()?;
-    let is_for = of.len() == login.0.len() && of.iter().zip(login.0).all(|(of, asked)| of == "*" || of == asked);
+    let is_for = of.len() == login.len() && of.iter().zip(login).all(|(of, asked)| of == "*" || of == asked);
     is_for.then(|| password.clone())
 }
 
@@ -47,8 +43,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_line_that_fits_has_the_password() {
-        let login = Login(["db", "5432", "chain", "me"]);
+    fn the_line_of_a_password_file_names_whom_it_is_for() {
+        let login = ["db", "5432", "chain", "me"];
         for (line, found) in [
             ("db:5432:chain:me:secret", Some("secret")),
             ("*:*:*:me:a:b", Some("a:b")),
@@ -70,10 +66,10 @@ mod tests {
         fs::write(&path, "*:*:*:*:secret\n").unwrap();
         let found = |mode| {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            password(&path, Login(["", "", "", ""]))
+            password_lines(&path)
         };
         assert_eq!(found(0o640), None);
-        assert_eq!(found(0o600).as_deref(), Some("secret"));
-        assert_eq!(password(&folder.path().join("none"), Login(["", "", "", ""])), None);
+        assert!(found(0o600).is_some());
+        assert_eq!(password_lines(&folder.path().join("none")), None);
     }
 }

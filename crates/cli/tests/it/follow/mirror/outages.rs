@@ -1,0 +1,348 @@
+//! What fails for a while, at the server and on the way to it: each error is retried, or ends the
+//! call with a status, in the first load and in what follows.
+
+use super::super::{PATIENCE, Place, Running, stop};
+use super::limits::{connect, connected, wait_for_tip};
+use super::server::{DATABASE, ROLE, Server};
+use super::{TABLES, begin, check_table, log_of, mirror_command};
+use crate::common::{Scratch, blockmill, run};
+use crate::follow::node::Node;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+/// What a mirror logs before each further attempt.
+const AGAIN: &str = "it is tried again";
+
+/// Has the server fail once, with a code, where a mirror changes a table of its own.
+const FAULT: &str = "
+    CREATE TABLE public.fault (code text); INSERT INTO public.fault VALUES ('00000');
+    CREATE SEQUENCE public.attempts;
+    CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+        DECLARE wanted text;
+        BEGIN
+            SELECT code INTO wanted FROM public.fault;
+            -- No error takes a number of a sequence back.
+            IF nextval('public.attempts') = 1 THEN RAISE EXCEPTION 'a fault' USING ERRCODE = wanted; END IF;
+            RETURN NEW;
+        END $$;
+    CREATE FUNCTION public.arm() RETURNS event_trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF to_regclass('blockmill.mirror_loaded') IS NOT NULL
+                    AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'fail') THEN
+                CREATE TRIGGER fail BEFORE INSERT ON blockmill.mirror_loaded
+                    FOR EACH ROW EXECUTE FUNCTION public.fail();
+            END IF;
+        END $$;
+    CREATE EVENT TRIGGER arm ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION public.arm();
+    ALTER SEQUENCE public.attempts RESTART";
+
+const RETRIED: [&str; 26] = [
+    "08000", "08003", "08006", "08P01", "25006", "25P03", "25P04", "40001", "40003", "40P01", "53000", "53100",
+    "53200", "53300", "53400", "55000", "55006", "55P03", "57014", "57P01", "57P02", "57P03", "57P04", "57P05",
+    "58000", "58030",
+];
+
+/// With the status of the call.
+const ENDING: [(&str, i32); 13] = [
+    ("28000", 2),
+    ("28P01", 2),
+    ("3D000", 2),
+    ("42501", 2),
+    ("22023", 2),
+    ("22P05", 2),
+    ("23505", 3),
+    ("42P01", 3),
+    ("0A000", 4),
+    ("54000", 4),
+    ("58P01", 4),
+    ("P0001", 4),
+    ("XX001", 4),
+];
+
+#[test]
+fn each_error_is_retried_or_ends_the_call() {
+    let Some(server) = Server::start() else { return };
+    let scratch = Scratch::new();
+    let (place, mut node) = connected(&scratch);
+    let mut admin = server.superuser();
+    admin.batch_execute(FAULT).unwrap();
+    let mut mirror_with = |code: &str| {
+        let fault = format!("UPDATE public.fault SET code = '{code}'; ALTER SEQUENCE public.attempts RESTART");
+        admin.batch_execute(&fault).unwrap();
+        run(&mut mirror_command(&place.data, &server))
+    };
+    // In the first load, on one of its connections.
+    for code in ["57P01", "53100", "40P01", "25006"] {
+        mirror_with(code).ends_with(0).says(&["a fault", AGAIN]);
+        server
+            .superuser()
+            .batch_execute("DROP SCHEMA blockmill CASCADE; CREATE SCHEMA blockmill AUTHORIZATION mirror")
+            .unwrap();
+    }
+    mirror_with("54000").ends_with(4).says(&["a fault"]);
+    mirror_with("57P01").ends_with(0);
+    let trigger = "CREATE TRIGGER later BEFORE UPDATE ON blockmill.mirror FOR EACH ROW EXECUTE FUNCTION public.fail()";
+    server.superuser().batch_execute(trigger).unwrap();
+    for code in RETRIED {
+        node.mine();
+        connect(&place);
+        let retried = mirror_with(code).ends_with(0).says(&["a fault", AGAIN]);
+        assert!(retried.stdout.contains(&node.hash()), "{code}: {retried:?}");
+    }
+    for (code, status) in ENDING {
+        node.mine();
+        connect(&place);
+        let ended = mirror_with(code).ends_with(status).says(&["a fault"]);
+        assert!(!ended.stderr.contains(AGAIN), "{code}: {ended:?}");
+        run(&mut mirror_command(&place.data, &server)).ends_with(0);
+    }
+    check_table(&mut server.client(), &place.data, "coins");
+}
+
+/// A mirror that follows, with its node.
+struct Followed {
+    server: Server,
+    place: Place,
+    node: Node,
+    mirror: Running,
+}
+
+impl Followed {
+    fn attempts(&self) -> usize {
+        let log = std::fs::read_to_string(log_of(&self.place)).unwrap();
+        log.lines().filter(|line| line.contains(AGAIN)).count()
+    }
+
+    fn wait(&mut self, what: &str, mut is_there: impl FnMut(&Self) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_there(self) {
+            let log = std::fs::read_to_string(log_of(&self.place)).unwrap();
+            assert!(self.mirror.0.try_wait().unwrap().is_none(), "{what}: {log}");
+            assert!(Instant::now() < end, "{what}: {log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends the session of the mirror while something keeps it from another one, and connects a
+    /// block. Waits for a number of attempts that fail.
+    fn fails_until(&mut self, disable: &str, enable: &str, attempts: usize) {
+        let before = self.attempts();
+        self.server.administer(disable);
+        self.server
+            .administer("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mirror'");
+        self.node.mine();
+        connect(&self.place);
+        self.wait(disable, |followed| followed.attempts() >= before + attempts);
+        self.server.administer(enable);
+        wait_for_tip(&self.server, &self.node);
+    }
+}
+
+#[test]
+fn a_mirror_outlives_its_sessions() {
+    let Some(mut server) = Server::start() else { return };
+    let scratch = Scratch::new();
+    let (place, node) = connected(&scratch);
+    // It may begin before its server does.
+    server.crash();
+    let mirror = begin(&place, &server);
+    let mut followed = Followed {
+        server,
+        place,
+        node,
+        mirror,
+    };
+    followed.wait("no server", |followed| followed.attempts() > 0);
+    followed.server.start_again();
+    wait_for_tip(&followed.server, &followed.node);
+    for (disable, enable) in [
+        (
+            "ALTER ROLE mirror SET default_transaction_read_only = on",
+            "ALTER ROLE mirror RESET default_transaction_read_only",
+        ),
+        (
+            "ALTER ROLE mirror CONNECTION LIMIT 0",
+            "ALTER ROLE mirror CONNECTION LIMIT -1",
+        ),
+        (
+            "ALTER DATABASE chain ALLOW_CONNECTIONS false",
+            "ALTER DATABASE chain ALLOW_CONNECTIONS true",
+        ),
+    ] {
+        followed.fails_until(disable, enable, 2);
+    }
+    // Limits of time for this role end no session, and no statement.
+    followed.server.administer(
+        "ALTER ROLE mirror SET idle_session_timeout = '300ms'; ALTER ROLE mirror SET statement_timeout = '1s';
+            ALTER ROLE mirror SET idle_in_transaction_session_timeout = '300ms'; ALTER ROLE mirror SET lock_timeout = '1ms'",
+    );
+    followed.fails_until("SELECT 1", "SELECT 1", 1);
+    let (session, before) = (followed.server.session(), followed.attempts());
+    std::thread::sleep(Duration::from_millis(900));
+    followed.node.mine();
+    connect(&followed.place);
+    wait_for_tip(&followed.server, &followed.node);
+    assert_eq!((followed.server.session(), followed.attempts()), (session, before));
+    // A statement is cancelled while it waits for a lock.
+    let mut admin = followed.server.superuser();
+    let mut lock = admin.transaction().unwrap();
+    lock.batch_execute("LOCK TABLE blockmill.coins").unwrap();
+    followed.node.mine();
+    connect(&followed.place);
+    let cancel =
+        "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = 'mirror' AND wait_event_type = 'Lock'";
+    followed.wait("no cancel", |followed| {
+        followed.server.administer(cancel);
+        followed.attempts() > before
+    });
+    lock.rollback().unwrap();
+    wait_for_tip(&followed.server, &followed.node);
+    // The server ends at once, and recovers.
+    let before = followed.attempts();
+    followed.server.crash();
+    followed.node.mine();
+    connect(&followed.place);
+    followed.wait("no crash", |followed| followed.attempts() > before);
+    followed.server.start_again();
+    wait_for_tip(&followed.server, &followed.node);
+    check_table(&mut followed.server.client(), &followed.place.data, "coins");
+    assert_eq!(stop(followed.mirror), Some(0));
+}
+
+/// Without `--follow`, a server that is not there ends the call.
+#[test]
+fn a_first_connection_that_fails_ends_a_call() {
+    let Some(mut server) = Server::start() else { return };
+    let scratch = Scratch::new();
+    let (place, _) = connected(&scratch);
+    server.crash();
+    run(&mut mirror_command(&place.data, &server))
+        .ends_with(4)
+        .says(&["error connecting to server"]);
+    server.start_again();
+    drop(server.client());
+    server.administer("ALTER ROLE mirror CONNECTION LIMIT 0");
+    run(&mut mirror_command(&place.data, &server))
+        .ends_with(4)
+        .says(&["too many connections"]);
+}
+
+/// The directory is made again from blocks, and is not as far yet.
+#[test]
+fn a_directory_behind_the_tables_is_waited_for() {
+    let Some(server) = Server::start() else { return };
+    let scratch = Scratch::new();
+    let (place, node) = connected(&scratch);
+    let mirror = || run(mirror_command(&place.data, &server).args(["--tables", TABLES]));
+    mirror().ends_with(0);
+    std::fs::remove_dir_all(&place.data).unwrap();
+    let mut first = blockmill();
+    first
+        .args(["connect", "--network", "regtest", "--stop-at-height", "50", "--blocks"])
+        .arg(&place.blocks);
+    run(first.arg("--data").arg(&place.data)).ends_with(0);
+    let check = || {
+        let behind = mirror().ends_with(2).says(&["at height 50", "behind the tables"]);
+        assert!(!behind.stderr.contains("DROP"), "{behind:?}");
+    };
+    check();
+    // So is a load that had all coins.
+    server
+        .client()
+        .batch_execute("UPDATE blockmill.mirror SET step = 'blocks'")
+        .unwrap();
+    check();
+    server
+        .client()
+        .batch_execute("UPDATE blockmill.mirror SET step = 'follow'")
+        .unwrap();
+    let mirror = begin(&place, &server);
+    let mut followed = Followed {
+        server,
+        place,
+        node,
+        mirror,
+    };
+    followed.wait("does not wait", |followed| followed.attempts() > 0);
+    connect(&followed.place);
+    followed.node.mine();
+    connect(&followed.place);
+    wait_for_tip(&followed.server, &followed.node);
+    assert_eq!(stop(followed.mirror), Some(0));
+}
+
+/// The first host accepts connections and does not answer.
+#[test]
+fn a_host_that_does_not_answer_is_passed_over() {
+    let Some(server) = Server::start() else { return };
+    let scratch = Scratch::new();
+    let (place, _) = connected(&scratch);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("127.0.0.1:{}", silent.local_addr().unwrap().port());
+    let mirror = |hosts: &str| {
+        let mut command = blockmill();
+        command.arg("mirror").arg("--data").arg(&place.data);
+        run(command.args([
+            "--to",
+            &format!("postgresql://{ROLE}@{hosts}/{DATABASE}?connect_timeout=1"),
+        ]))
+    };
+    mirror(&silent).ends_with(4).says(&["127.0.0.1:", "does not answer"]);
+    let folder = server.folder().display().to_string().replace('/', "%2F");
+    mirror(&format!("{silent},{folder}")).ends_with(0);
+}
+
+/// A server that asks for a password in clear. Returns what it got.
+fn password_sent_to(listener: &TcpListener) -> Vec<u8> {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).unwrap();
+    let mut rest = vec![0; u32::from_be_bytes(length) as usize - length.len()];
+    stream.read_exact(&mut rest).unwrap();
+    stream.write_all(b"R\0\0\0\x08\0\0\0\x03").unwrap();
+    let mut sent = Vec::new();
+    let _ = stream.read_to_end(&mut sent);
+    sent
+}
+
+#[test]
+fn a_host_gets_no_password_of_another_one() {
+    let scratch = Scratch::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let passwords = scratch.write("passwords", b"localhost:1:*:*:hunter2\n");
+    std::fs::set_permissions(&passwords, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let mut command = blockmill();
+    command.arg("mirror").arg("--data").arg(scratch.join("data"));
+    command.args([
+        "--to",
+        &format!("postgresql://me@localhost:1,127.0.0.1:{port}/d?sslmode=disable"),
+    ]);
+    command.env("PGPASSFILE", &passwords).env_remove("PGPASSWORD");
+    let (sent, refused) = std::thread::scope(|scope| {
+        let sent = scope.spawn(|| password_sent_to(&listener));
+        let refused = run(&mut command);
+        (sent.join().unwrap(), refused)
+    });
+    assert!(sent.is_empty(), "{sent:?}");
+    refused.ends_with(4).says(&["password missing"]);
+}
+
+#[test]
+fn an_encoding_that_lacks_a_character_is_named() {
+    let Some(server) = Server::start() else { return };
+    let scratch = Scratch::new();
+    let (mut place, _) = connected(&scratch);
+    let named = scratch.join("\u{434}\u{430}\u{43d}\u{43d}\u{44b}\u{435}");
+    std::fs::rename(&place.data, &named).unwrap();
+    place.data = named;
+    server.administer("CREATE DATABASE latin OWNER mirror ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    let mut command = blockmill();
+    command.arg("mirror").arg("--data").arg(&place.data);
+    command.args(["--to", &server.url().replace(DATABASE, "latin")]);
+    run(&mut command)
+        .ends_with(2)
+        .says(&["latin", "LATIN1", "\u{434}\u{430}", "ENCODING 'UTF8'"]);
+}
