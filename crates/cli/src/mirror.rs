@@ -10,7 +10,7 @@
 //! - [`state`]: how far the tables are, as they say it themselves; [`heights`]: whether that is
 //!   true;
 //! - [`schema`]: the tables, their indexes and views; [`copy`]: rows as `COPY` takes them;
-//! - [`database`]: connections, and who may have them;
+//! - [`database`]: connections, and who may have them; [`identity`]: the process that holds one;
 //! - [`target`]: which database, as the programs of PostgreSQL find it; [`passwords`]: the file of
 //!   those; [`tls`]: encrypted connections.
 
@@ -19,6 +19,7 @@ pub(crate) mod change;
 pub(crate) mod copy;
 pub(crate) mod database;
 mod heights;
+mod identity;
 pub(crate) mod load;
 mod passwords;
 pub(crate) mod schema;

@@ -1,5 +1,6 @@
 //! Connections to the database, and who may have them: one mirror for each schema.
 
+use super::identity::{Holder, Identity};
 use super::schema::Schema;
 use super::target::Target;
 use crate::failure::Failure;
@@ -14,9 +15,12 @@ use std::time::{Duration, Instant};
 const MIRROR_LOCK: i32 = 0x626d_6d31;
 const LOADER_LOCK: i32 = 0x626d_6d32;
 
-/// How long a mirror waits for one that was killed: its server looks once a second whether it is
-/// there still.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a lock that a running process holds is waited for: the process may be about to end.
+const RUNNING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long any other lock is waited for: the server needs half a minute, by the keepalives of
+/// [`SETTINGS`], to find that a session has no client.
+const LOST_PATIENCE: Duration = Duration::from_secs(40);
 
 /// Between two tries.
 const LOCK_STEP: Duration = Duration::from_millis(100);
@@ -45,6 +49,7 @@ const CHECK_CLIENT: &str = "SET client_connection_check_interval = '1s'";
 /// A database, and what goes on there.
 pub(crate) struct Database {
     target: Target,
+    identity: Identity,
     /// Whether something was written since the last failure.
     has_moved: AtomicBool,
     /// What ends the statements that go on.
@@ -63,6 +68,7 @@ impl Database {
     pub(crate) fn new(target: Target, stop: Arc<AtomicBool>) -> Self {
         Self {
             target,
+            identity: Identity::own(),
             has_moved: AtomicBool::new(false),
             cancels: Mutex::default(),
             stop,
@@ -109,6 +115,7 @@ impl Database {
                 FROM unnest($1::text[], $2::text[]) AS settings (name, wanted) JOIN pg_settings USING (name)",
             &[&names, &values],
         )?;
+        self.identity.add_to(&mut client)?;
         if let Err(error) = client.batch_execute(CHECK_CLIENT)
             && error.as_db_error().is_none()
         {
@@ -150,14 +157,19 @@ impl Database {
 }
 
 impl Connection<'_> {
-    /// Takes the schema for this mirror, and waits for what an earlier one has started.
+    /// Takes the schema for this mirror. Sessions of mirrors that are gone are ended first.
     pub(super) fn lock(&mut self, schema: &Schema) -> Result<(), Failure> {
         for (class, is_kept) in [(MIRROR_LOCK, true), (LOADER_LOCK, false)] {
-            let end = Instant::now() + LOCK_PATIENCE;
+            let start = Instant::now();
             while !self.try_lock("pg_try_advisory_lock", class, schema)? {
-                if Instant::now() >= end {
+                let holder = self.database.identity.holder(&mut self.client, class, schema)?;
+                let (patience, process) = match holder {
+                    Holder::Running(process) => (RUNNING_PATIENCE, format!(": process {process} of this machine")),
+                    Holder::Other => (LOST_PATIENCE, String::new()),
+                };
+                if start.elapsed() >= patience {
                     return Err(Failure::Busy(format!(
-                        "another mirror has the schema {} of {}",
+                        "another mirror has the schema {} of {}{process}",
                         schema.name(),
                         self.database.name()
                     )));

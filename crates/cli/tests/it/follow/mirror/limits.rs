@@ -41,7 +41,10 @@ fn a_schema_has_one_mirror() {
     let first = begin(&place, &server);
     wait_for_tip(&server, &node);
     let second = run(&mut mirror_command(&place.data, &server)).ends_with(4);
-    second.says(&["another mirror has the schema blockmill"]);
+    second.says(&[
+        "another mirror has the schema blockmill",
+        &format!("process {}", first.0.id()),
+    ]);
     // Another schema is another mirror's. The role may make none.
     let mut other = mirror_command(&place.data, &server);
     run(other.args(["--schema", "Other \"one\""]))

@@ -4,11 +4,14 @@
 use super::super::{PATIENCE, Place, Running, stop};
 use super::limits::{connect, connected, wait_for_tip};
 use super::server::{DATABASE, ROLE, Server};
-use super::{TABLES, begin, check_table, log_of, mirror_command};
+use super::{TABLES, begin, check_table, kill, log_of, mirror_command};
 use crate::common::{Scratch, blockmill, run};
 use crate::follow::node::Node;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What a mirror logs before each further attempt.
@@ -226,6 +229,153 @@ fn a_first_connection_that_fails_ends_a_call() {
     run(&mut mirror_command(&place.data, &server))
         .ends_with(4)
         .says(&["too many connections"]);
+}
+
+/// A lock of a session that cannot be judged is waited for. The session stays.
+#[test]
+fn a_lock_of_another_place_is_waited_for() {
+    let Some(server) = Server::start() else { return };
+    let scratch = Scratch::new();
+    let (place, _) = connected(&scratch);
+    let mut other = server.client();
+    let lock = |function: &str| format!("SELECT {function}(1651338545, hashtext('blockmill'))");
+    other.batch_execute(&lock("pg_advisory_lock")).unwrap();
+    let mut command = mirror_command(&place.data, &server);
+    let mut mirror = Running::of(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    std::thread::sleep(Duration::from_millis(700));
+    assert!(mirror.0.try_wait().unwrap().is_none());
+    other.batch_execute(&lock("pg_advisory_unlock")).unwrap();
+    assert_eq!(mirror.0.wait().unwrap().code(), Some(0));
+}
+
+/// A link between two namespaces, which ends with its owner.
+struct Link(String);
+
+impl Link {
+    /// None, with a line for the list of tests that were left out, where none can be made.
+    fn new() -> Option<Self> {
+        let link = Self(format!("bm{}", std::process::id()));
+        let name = &link.0;
+        let made = [
+            format!("netns add {name}"),
+            format!("link add {name} type veth peer name {name}p"),
+            format!("link set {name}p netns {name}"),
+            format!("addr add {}/30 dev {name}", Self::ADDRESS),
+            format!("link set {name} up"),
+            format!("-n {name} addr add 198.18.77.2/30 dev {name}p"),
+            format!("-n {name} link set {name}p up"),
+        ];
+        if made.iter().all(|words| ip(words)) {
+            return Some(link);
+        }
+        eprintln!("skipped: no network namespace can be made (root, and iproute2)");
+        None
+    }
+
+    /// That of this side.
+    const ADDRESS: &str = "198.18.77.1";
+
+    /// The side of the mirror, so that no packet waits for the link.
+    fn set(&self, state: &str) {
+        let name = &self.0;
+        assert!(ip(&format!("-n {name} link set {name}p {state}")));
+    }
+
+    /// Whether the other side has a connection to a port, and not only what is left of one.
+    fn has_connection(&self, port: u16) -> bool {
+        let mut command = self.across(Command::new("cat").arg("/proc/net/tcp"));
+        let output = command.output().unwrap();
+        let table = String::from_utf8_lossy(&output.stdout).into_owned();
+        let is_open =
+            |line: &str| line.contains(&format!(":{port:04X} ")) && !line.contains(&format!(":{port:04X} 06 "));
+        table.lines().any(is_open)
+    }
+
+    /// Has a command run on the other side.
+    fn across(&self, command: &Command) -> Command {
+        let mut across = Command::new("ip");
+        across
+            .args(["netns", "exec", &self.0])
+            .arg(command.get_program())
+            .args(command.get_args());
+        across
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        ip(&format!("link del {}", self.0));
+        ip(&format!("netns del {}", self.0));
+    }
+}
+
+fn ip(words: &str) -> bool {
+    let output = Command::new("ip").args(words.split(' ')).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+/// The server does not notice that its client is gone: its own keepalives take half a minute.
+#[test]
+fn a_session_on_a_dead_link_is_ended_by_the_next_one() {
+    let Some(link) = Link::new() else { return };
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let Some(mut server) = Server::start_with(&["listen_addresses='*'", &format!("port={port}")]) else {
+        return;
+    };
+    server.crash();
+    server.take_file(
+        "pg_hba.conf",
+        b"local all all trust\nhost all all 198.18.77.0/30 trust\n",
+    );
+    server.start_again();
+    drop(server.client());
+    let scratch = Scratch::new();
+    let (place, node) = connected(&scratch);
+    let begin = |place: &Path, log: &Path, follow: &[&str]| {
+        let mut command = blockmill();
+        command.arg("mirror").arg("--data").arg(place).args(follow);
+        let timeouts = "tcp_user_timeout=2&keepalives_idle=1&keepalives_interval=1&connect_timeout=1";
+        command.args([
+            "--to",
+            &format!("postgresql://{ROLE}@{}:{port}/{DATABASE}?{timeouts}", Link::ADDRESS),
+        ]);
+        let log = File::options().create(true).append(true).open(log).unwrap();
+        Running::of(link.across(&command).stdout(Stdio::null()).stderr(log))
+    };
+    let log = log_of(&place);
+    let mirror = begin(&place.data, &log, &["--follow"]);
+    let mut followed = Followed {
+        server,
+        place,
+        node,
+        mirror,
+    };
+    followed.wait("no tip", |followed| followed.server.session().is_some());
+    wait_for_tip(&followed.server, &followed.node);
+    let session = followed.server.session();
+    link.set("down");
+    followed.node.mine();
+    connect(&followed.place);
+    followed.wait("still connected", |followed| followed.attempts() > 0);
+    assert_eq!(followed.server.session(), session);
+    link.set("up");
+    wait_for_tip(&followed.server, &followed.node);
+    assert_ne!(followed.server.session(), session);
+    // Another process ends the session of one that was killed.
+    link.set("down");
+    kill(&mut followed.mirror);
+    // Its system sends the end of the connection again until the timeout.
+    let end = Instant::now() + PATIENCE;
+    while link.has_connection(port) {
+        assert!(Instant::now() < end, "the connection stays");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    link.set("up");
+    let mut next = begin(&followed.place.data, &log, &[]);
+    assert_eq!(next.0.wait().unwrap().code(), Some(0));
+    // On a busy machine the server may have been the first to end one.
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.contains("whose connection is lost: it is ended"), "{said}");
 }
 
 /// The directory is made again from blocks, and is not as far yet.
