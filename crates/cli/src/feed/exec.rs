@@ -15,6 +15,7 @@ use crate::log;
 use crate::orphans;
 use crate::signals;
 use blockmill_block::Network;
+use blockmill_blockfiles::disk::{Disk, SystemDisk};
 use blockmill_blockfiles::{FileError, read_regular};
 use blockmill_coins::Tip;
 use blockmill_datadir::doctor::{Findings, Health};
@@ -177,7 +178,10 @@ impl Runner<'_> {
         let written = File::create(&new).and_then(|mut file| {
             writeln!(file, "{}", handled.hash)?;
             file.sync_data()?;
-            fs::rename(&new, &path)
+            fs::rename(&new, &path)?;
+            // The next event must not be delivered while a power loss may still bring the old
+            // name back: events would then be delivered again from further back than the last.
+            SystemDisk.sync_name(&path)
         });
         written.map_err(Failure::file(&path))
     }
