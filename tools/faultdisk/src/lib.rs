@@ -42,7 +42,9 @@ pub enum Failing {
     From(usize, io::ErrorKind),
 }
 
-#[derive(Debug)]
+/// Called before each call, with the number of steps so far.
+type Watcher = Arc<dyn Fn(usize) + Send + Sync>;
+
 struct State {
     steps: Vec<Step>,
     /// Calls so far, reads included.
@@ -50,11 +52,18 @@ struct State {
     failing: Failing,
     files: usize,
     names: BTreeMap<PathBuf, usize>,
+    watcher: Option<Watcher>,
 }
 
 /// The disk. Clones are the same disk.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct JournalDisk(Arc<Mutex<State>>);
+
+impl std::fmt::Debug for JournalDisk {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("JournalDisk")
+    }
+}
 
 /// An open file of the disk.
 struct JournalFile {
@@ -72,7 +81,19 @@ impl JournalDisk {
             failing,
             files: 0,
             names: BTreeMap::new(),
+            watcher: None,
         })))
+    }
+
+    /// Has `watcher` called before each call, on the thread of the call, with the number of steps so
+    /// far. It sees the files as they are between two calls.
+    pub fn watch(&self, watcher: impl Fn(usize) + Send + Sync + 'static) {
+        self.state().watcher = Some(Arc::new(watcher));
+    }
+
+    /// Changes which later calls fail.
+    pub fn fail(&self, failing: Failing) {
+        self.state().failing = failing;
     }
 
     /// A disk after the first `count` steps of another and a cut. Its files lie in `to`, as those
@@ -136,6 +157,13 @@ impl JournalDisk {
     /// Counts a call. Fails if the call is to fail. Otherwise returns the number of earlier calls
     /// that changed something.
     fn begin(&self) -> io::Result<usize> {
+        let (watcher, steps) = {
+            let state = self.state();
+            (state.watcher.clone(), state.steps.len())
+        };
+        if let Some(watcher) = watcher {
+            watcher(steps);
+        }
         let mut state = self.state();
         let number = state.calls;
         state.calls += 1;

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 /// Height up to which the store is whole, and height that it had.
 const FOUND: u32 = 17;
-const SYNCED: u32 = 20;
+pub(crate) const SYNCED: u32 = 20;
 
 /// Flushes after every block.
 fn flushing() -> Options {
@@ -27,15 +27,15 @@ fn flushing() -> Options {
 }
 
 /// Block files, and a data directory of the first 20 blocks, whose last commits are lost.
-struct Damaged {
-    chain: Chain,
-    blocks: PathBuf,
-    data: PathBuf,
+pub(crate) struct Damaged {
+    pub(crate) chain: Chain,
+    pub(crate) blocks: PathBuf,
+    pub(crate) data: PathBuf,
     _folder: TempDir,
 }
 
 impl Damaged {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = scratch();
         let chain = Chain::of(SYNCED + 5);
         let blocks = write_blocks(&folder.path().join("blocks.dat"), &chain.blocks);

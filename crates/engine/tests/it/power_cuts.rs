@@ -46,7 +46,7 @@ fn flushing() -> Options {
 
 /// Any error of a scenario.
 #[derive(Debug, thiserror::Error)]
-enum ScenarioError {
+pub(crate) enum ScenarioError {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
@@ -65,7 +65,7 @@ fn stored_figures(engine: &CoreEngine) -> Result<UtxoStats, ScenarioError> {
         .finish(&engine.tip()))
 }
 
-fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<CoreEngine, ScenarioError> {
+pub(crate) fn open_on(disk: Arc<dyn Disk>, data: &Path, options: Options) -> Result<CoreEngine, ScenarioError> {
     let verifier = verifier(options.signatures);
     // One thread for the store, whatever the engine has: its steps have one order.
     let directory = DataDir::open_on(Arc::clone(&disk), data, Some(&regtest()))?;
@@ -313,7 +313,7 @@ impl Scenario for Snapshot {
 }
 
 /// Does some work for all numbers below `count`, on a few threads.
-fn for_all(count: usize, work: impl Fn(usize) + Sync) {
+pub(crate) fn for_all(count: usize, work: impl Fn(usize) + Sync) {
     const THREADS: usize = 4;
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
