@@ -95,7 +95,7 @@ impl Asked {
             None => feed.insert(Feed::open(&self.path, self.cursor)?),
         };
         // Something may have come before the watch began.
-        if !feed.look()? {
+        if !feed.poll()? {
             return Ok(false);
         }
         let of_blocks = |blocks: FeedBlocks<'_>| {

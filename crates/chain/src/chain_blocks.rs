@@ -255,6 +255,9 @@ impl ChainBlocks {
     }
 
     fn add_copies(&mut self, records: Vec<Record>) {
+        if records.is_empty() {
+            return;
+        }
         let (index, chain) = (&self.index, &self.chain);
         self.copies.extend(records.into_iter().filter_map(|record| {
             let id = index.find(&record.hash)?;

@@ -447,6 +447,12 @@ impl FoundPositions {
         searches.map(|(path, search)| (path.as_path(), search.blocks.iter().map(|block| block.header.hash())))
     }
 
+    /// Returns the block files' blocks, each with its parent.
+    pub fn parents(&self) -> impl Iterator<Item = (BlockHash, BlockHash)> {
+        let blocks = self.searches.values().flat_map(|search| &search.blocks);
+        blocks.map(|block| (block.header.hash(), block.header.prev_block_hash))
+    }
+
     /// The block files that were searched, in the order of their paths, and what was found in each.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &FileSearch)> {
         let mut searches: Vec<_> = self.searches.iter().collect();
@@ -475,8 +481,8 @@ impl PositionsReader {
         }
     }
 
-    /// Reads the entries that have come since. Returns the searches that have found blocks which
-    /// [`forget_known`](Self::forget_known) did not know.
+    /// Reads the entries appended since. Returns all blocks except those that
+    /// [`forget_known`](Self::forget_known) removed.
     ///
     /// # Errors
     /// [`FileError`] if the file is there and cannot be read.
@@ -514,11 +520,12 @@ impl PositionsReader {
         Ok(&self.recent)
     }
 
-    /// Forgets the searches all of whose blocks are known.
+    /// Forgets blocks whose positions the caller has taken over.
     pub fn forget_known(&mut self, is_known: impl Fn(&BlockHash) -> bool) {
-        self.recent
-            .searches
-            .retain(|_, search| !search.blocks.iter().all(|block| is_known(&block.header.hash())));
+        self.recent.searches.retain(|_, search| {
+            search.blocks.retain(|block| !is_known(&block.header.hash()));
+            !search.blocks.is_empty()
+        });
     }
 }
 

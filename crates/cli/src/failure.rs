@@ -188,9 +188,12 @@ impl Failure {
             | Self::Past(PastError::Open(error))
             | Self::Feed(FeedError::Open(error))
             | Self::Audit(AuditError::Open(error)) => advice::of_open(error),
+            Self::Feed(FeedError::Behind { .. }) => Some("wait for connect or follow to catch up, or run connect"),
+            // Only the second part loses work: a directory that was restored or made anew may still
+            // come to the block.
             Self::Feed(FeedError::UnknownCursor { .. }) => Some(
-                "connect first if this directory is behind that block; only where it is of another chain, start over with --from 0 \
-                 and drop what was made of the events before",
+                "if the data directory has not caught up with its block files, run connect first; otherwise start over \
+                 with --from 0, and drop what was made of the events before",
             ),
             Self::Feed(FeedError::KeptNoLonger { .. }) => {
                 Some("start over with --from 0, and drop what was made of the events before")
@@ -214,7 +217,10 @@ impl Failure {
             | Self::Feed(FeedError::Open(error))
             | Self::Audit(AuditError::Open(error)) => open_status(error),
             Self::Feed(
-                FeedError::UnknownCursor { .. } | FeedError::KeptNoLonger { .. } | FeedError::AboveTip { .. },
+                FeedError::UnknownCursor { .. }
+                | FeedError::KeptNoLonger { .. }
+                | FeedError::AboveTip { .. }
+                | FeedError::Behind { .. },
             ) => 2,
             Self::Past(PastError::AboveTip { .. } | PastError::BelowSnapshot { .. }) => 2,
             Self::Store(error)

@@ -41,9 +41,9 @@ pub(crate) fn follow(
 ) -> Result<(), Failure> {
     let mut trouble = Trouble::default();
     // Something may have come before the watch began.
-    let mut looked = feed.look();
+    let mut polled = feed.poll();
     loop {
-        match looked {
+        match polled {
             Ok(false) => {}
             Ok(true) => match tell(feed) {
                 Ok(()) => trouble.end(),
@@ -55,7 +55,7 @@ pub(crate) fn follow(
         if !watching.wait(feed.has_more()) || !is_wanted() {
             return Ok(());
         }
-        looked = watching.look(feed);
+        polled = watching.poll(feed);
     }
 }
 

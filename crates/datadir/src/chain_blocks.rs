@@ -5,7 +5,7 @@ use crate::error::{OpenError, Remedy, file_error, no_tip_header};
 use crate::files::{HEADERS_FILE, KEPT_FOLDER, POSITIONS_FILE, UNDO_FILE};
 use crate::headers_file::{NO_UNDO, RECORD, decode};
 use crate::own_blocks::OWN_FOLDERS;
-use blockmill_block::{Header, Magic};
+use blockmill_block::{BlockHash, Header, Magic};
 use blockmill_blockfiles::{find_regular, has_block_files};
 use blockmill_chain::ChainBlocks;
 use blockmill_chain::index::{BlockId, HeaderIndex};
@@ -100,11 +100,11 @@ pub(crate) fn search_own_blocks(
     Ok(())
 }
 
-/// A header, and where the undo data of its block is.
-type HeaderRecord = (Header, Option<UndoPosition>);
+/// Header, its hash, and the position of the block's undo data.
+pub(crate) type HeaderRecord = (Header, BlockHash, Option<UndoPosition>);
 
-/// The headers of a directory from an offset on, which another process may append to, and the
-/// offset where they end.
+/// Reads the headers of a directory from an offset on, while another process may append to them.
+/// Returns them with the offset of the next one.
 pub(crate) fn read_headers_from(directory: &DataDir, offset: u64) -> Result<(Vec<HeaderRecord>, u64), OpenError> {
     let path = directory.file(HEADERS_FILE);
     let mut bytes = Vec::new();
@@ -117,8 +117,25 @@ pub(crate) fn read_headers_from(directory: &DataDir, offset: u64) -> Result<(Vec
     // The last one may be in the middle of being written.
     let records = bytes.chunks(RECORD).map_while(decode);
     let headers: Vec<_> = records
-        .map(|(header, position)| (header, (position != NO_UNDO).then_some(position)))
+        .map(|(header, position)| (header, header.hash(), (position != NO_UNDO).then_some(position)))
         .collect();
+    let end = offset + (headers.len() * RECORD) as u64;
+    Ok((headers, end))
+}
+
+/// As [`read_headers_from`], up to the first record of block `last`. Without one nothing is
+/// returned.
+///
+/// If `last` is the tip of a durable commit, the records returned are durable, and those after it
+/// may not be: a writer that is stopped before its next commit may leave others in their place.
+pub(crate) fn read_headers_up_to(
+    directory: &DataDir,
+    offset: u64,
+    last: &BlockHash,
+) -> Result<(Vec<HeaderRecord>, u64), OpenError> {
+    let (mut headers, _) = read_headers_from(directory, offset)?;
+    let found = headers.iter().position(|(_, hash, _)| hash == last);
+    headers.truncate(found.map_or(0, |found| found + 1));
     let end = offset + (headers.len() * RECORD) as u64;
     Ok((headers, end))
 }
@@ -128,14 +145,12 @@ fn read_headers(directory: &DataDir, params: Params) -> Result<HeaderIndex, Open
     let mut index = HeaderIndex::new(params);
     let (headers, _) = read_headers_from(directory, 0)?;
     index.reserve(headers.len());
-    for (header, position) in headers {
-        let id = index
-            .insert_trusted(&header, header.hash())
-            .ok_or_else(|| OpenError::Damaged {
-                path: directory.file(HEADERS_FILE),
-                detail: format!("the parent of block {} is missing", header.hash()),
-                remedy: Some(Remedy::NewDirectory),
-            })?;
+    for (header, hash, position) in headers {
+        let id = index.insert_trusted(&header, hash).ok_or_else(|| OpenError::Damaged {
+            path: directory.file(HEADERS_FILE),
+            detail: format!("the parent of block {hash} is missing"),
+            remedy: Some(Remedy::NewDirectory),
+        })?;
         if let Some(position) = position {
             index.set_undo(id, position);
         }

@@ -162,7 +162,7 @@ fn examine_commit_mark(directory: &DataDir, findings: &mut Findings) {
         Ok(Mark::None) => {}
         Ok(Mark::Damaged) => {
             let detail = "not whole, as power cuts leave it: whether the store has its last commit is not known; the \
-                          next flush writes it again";
+                          next connect writes it again";
             findings.add(COMMIT_FILE, Health::Harmless, detail);
         }
         Ok(Mark::At(commit)) => {

@@ -1,51 +1,60 @@
-//! The blocks of a data directory as a consumer needs them who keeps something of his own: from the
-//! block that he has handled last, each block that left the chain and each that came, with the
-//! coins that it spends, once.
+//! Resumable stream of the connected and disconnected blocks of a data directory, each with the
+//! coins it spends.
 //!
-//! A feed reads what is durable, while another process connects blocks. The consumer's cursor is a
-//! block. If that is no longer on the chain, the feed gives the blocks from the cursor down to the
-//! fork, so that they can be undone, and then those of the chain. Headers and undo data of
-//! disconnected blocks stay in the directory, and the engine keeps the blocks themselves until
-//! there are a thousand above them. A block that was durable is a cursor until then.
+//! A consumer resumes from its *cursor*, the block it processed last, and gets every later block
+//! once. If the cursor is no longer on the active chain, the feed first returns the blocks from the
+//! cursor down to the fork point as disconnected, so that the consumer can undo them, and then the
+//! blocks of the active chain above that point.
 //!
-//! - [`request`]: what a consumer asks for at a socket.
+//! A feed reads only durable state, while another process connects blocks. Headers and undo data
+//! of disconnected blocks remain in the directory. The engine retains the blocks themselves until
+//! the chain is 1,000 blocks above them (`ABOVE_OTHERS` in its `pipeline/keep.rs`); until then, any
+//! block that was durable is a valid cursor.
+//!
+//! A cursor that is a descendant of the tip is not rolled back: the directory is behind it. That is
+//! so in a directory that is connected anew or was restored from a backup, after a lost end of the
+//! coin log, and after a power loss that has kept a commit but not its mark.
+//!
+//! - [`request`]: the request line that a consumer sends to a feed socket;
+//! - `chain`: the active chain up to the last durable commit, shared by several feeds.
 
+mod chain;
 pub mod request;
 
-use crate::chain_blocks::{open_undo, read_headers_from, search_own_blocks};
-use crate::commit_mark::{Mark, MarkReader};
-use crate::error::{OpenError, Remedy};
-use crate::files::{COMMIT_FILE, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
-use crate::{DataDir, Status};
+use crate::DataDir;
+use crate::chain_blocks::read_headers_from;
+use crate::error::OpenError;
+use crate::feed::chain::{Durable, FeedChain, SharedChain};
+use crate::files::{COMMIT_FILE, POSITIONS_FILE};
 use blockmill_block::BlockHash;
 use blockmill_chain::block_read_error::BlockReadError;
-use blockmill_chain::chain_blocks::{ChainBlocks, Unknown};
-use blockmill_chain::positions::{FoundPositions, PositionsReader};
+use blockmill_chain::chain_blocks::ChainBlocks;
+use blockmill_chain::positions::FoundPositions;
 use blockmill_chain::spending_block::SpendingBlock;
 use blockmill_coins::Tip;
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use thiserror::Error;
 
-/// Bytes of the blocks that a thread converts at a time.
+/// Block bytes per batch: what one thread converts at a time.
 const RUN_BYTES: u64 = 4 << 20;
 
-/// The same for each of several feeds of a directory. One whose consumer takes its time holds what
-/// came of them.
+/// Block bytes per batch when several feeds share a chain. Smaller, since every feed with a slow
+/// consumer keeps one converted batch in memory.
 const SHARED_RUN_BYTES: u64 = 1 << 20;
 
-/// The block that a consumer has handled last. As text: a height in digits, or a hash in hex.
+/// Last block that a consumer has processed. Parsed from a decimal height or a hash in hex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cursor {
-    /// The block of the chain at this height; 0 for a consumer that has nothing yet.
+    /// Block of the active chain at this height. 0, genesis, for a new consumer.
     Height(u32),
-    /// A block, whether it is on the chain or not.
+    /// Block with this hash, on the active chain or disconnected from it.
     Block(BlockHash),
 }
 
-/// A text is no [`Cursor`].
+/// Error returned when a [`Cursor`] cannot be parsed.
 #[derive(Debug, Error)]
 #[error("expected a height or the hash of a block: {0}")]
 pub struct NoCursor(String);
@@ -54,7 +63,7 @@ impl FromStr for Cursor {
     type Err = NoCursor;
 
     fn from_str(text: &str) -> Result<Self, NoCursor> {
-        // No hash is shorter than 64 digits.
+        // A hash may consist of decimal digits only, but always has 64 of them.
         if text.len() < 64 && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
             let height = text.parse().map(Self::Height);
             return height.map_err(|_| NoCursor(format!("no height is above {}", u32::MAX)));
@@ -64,66 +73,86 @@ impl FromStr for Cursor {
     }
 }
 
-/// Why a feed does not go on.
+/// Error of opening or reading a feed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FeedError {
-    /// The directory cannot be read.
+    /// The data directory cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A block or its undo data cannot be read.
     #[error(transparent)]
     Block(#[from] BlockReadError),
-    /// The cursor is a block that the directory does not know.
+    /// The cursor is a block that the data directory does not know.
     #[error("block {hash} was never connected in {}", path.display())]
     UnknownCursor {
-        /// The block.
+        /// Hash of the cursor's block.
         hash: BlockHash,
-        /// The directory.
+        /// Path of the data directory.
         path: PathBuf,
     },
-    /// The block left the chain long ago, and cannot be undone any more.
-    #[error("block {hash} left the chain long ago, and is kept no longer in {}", path.display())]
+    /// A disconnected block is no longer retained, so the consumer's state cannot be rolled back to
+    /// the fork point.
+    #[error("block {hash} left the active chain and is no longer retained in {}", path.display())]
     KeptNoLonger {
-        /// The block.
+        /// Hash of the block to disconnect next: the cursor's block or an ancestor of it.
         hash: BlockHash,
-        /// The directory.
+        /// Path of the data directory.
         path: PathBuf,
     },
-    /// The cursor is a height that the chain does not reach.
-    #[error("height {height} is above the tip, which is at height {tip}")]
-    AboveTip {
-        /// The height.
+    /// The data directory has not connected the cursor's block, or not yet again: it is above the
+    /// tip, or may belong to a commit that is not known to be durable.
+    #[error(
+        "block {hash} (height {height}) is not connected yet in {}, whose last durable commit is at height {tip}",
+        path.display()
+    )]
+    Behind {
+        /// Hash of the cursor's block.
+        hash: BlockHash,
+        /// Height of the cursor's block.
         height: u32,
         /// Height of the tip.
+        tip: u32,
+        /// Path of the data directory.
+        path: PathBuf,
+    },
+    /// The cursor is a height above the tip.
+    #[error("height {height} is above the tip, which is at height {tip}")]
+    AboveTip {
+        /// Height given as the cursor.
+        height: u32,
+        /// Height of the active chain's tip.
         tip: u32,
     },
 }
 
 impl FeedError {
-    /// Whether it may pass: what cannot be read now may be there once the writer of the directory,
-    /// or the node whose block files it names, is done. Whoever follows looks again.
+    /// Returns whether the error may be transient: a file that cannot be read now may be readable
+    /// once the data directory's writer, or the node that owns the block files, has finished with
+    /// it. Consumers that follow the chain should retry.
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Open(_) | Self::Block(_))
+        matches!(self, Self::Open(_) | Self::Block(_) | Self::Behind { .. })
     }
 }
 
-/// A block that left the chain, or came to it.
+/// Block that was connected to the active chain or disconnected from it.
 #[derive(Debug, Clone)]
 pub struct FeedBlock {
-    /// Whether it came.
+    /// `true` if connected, `false` if disconnected.
     pub is_connected: bool,
-    /// The block, and the coins that it spends.
+    /// Block with the coins it spends.
     pub block: SpendingBlock,
-    /// The median of the times of the block and the ten before it.
+    /// Median of the header times of the block and the ten before it.
     pub median_time_past: u32,
-    /// Of a block that left: the times of the blocks that made the coins which it spends, in the
-    /// order of its undo data. Of one that came: nothing.
+    /// For a disconnected block, the header times of the blocks that created its spent coins, in
+    /// the order of its undo data: a consumer that stores them with its coins needs them to restore
+    /// the coins. Empty for a connected block.
     pub coin_times: Vec<u32>,
 }
 
 impl FeedBlock {
-    /// The cursor of a consumer that has handled it: after a block that left the chain its parent.
+    /// Returns the cursor of a consumer that has processed the block: the block itself, or its
+    /// parent if it was disconnected.
     pub fn cursor_after(&self) -> Tip {
         let block = &self.block.block;
         match self.is_connected {
@@ -139,120 +168,38 @@ impl FeedBlock {
     }
 }
 
-/// Some blocks that a consumer is to be told, read one after the other.
+/// Batch of blocks for a consumer. Each block is read from its file when the iterator reaches it.
 pub type FeedBlocks<'a> = &'a mut dyn Iterator<Item = Result<FeedBlock, FeedError>>;
 
-/// An event for a consumer.
+/// Event that a [`Feed`] yields.
 #[derive(Debug, Clone)]
 pub enum FeedEvent {
-    /// The highest block of the consumer's chain is not on the chain any more.
+    /// The consumer's highest block is no longer on the active chain.
     Disconnected(SpendingBlock),
-    /// The next block.
+    /// The next block of the active chain.
     Connected(SpendingBlock),
-    /// Everything up to this block was told.
+    /// Every block up to this one has been returned.
     Tip(Tip),
 }
 
-/// The chain of a directory, which another process moves on.
-struct FeedChain {
-    path: PathBuf,
-    blocks: ChainBlocks,
-    tip: Tip,
-    /// Bytes of the headers that were read.
-    headers_at: u64,
-    positions: PositionsReader,
-    /// Where the directory's own blocks are.
-    own: FoundPositions,
-    mark_reader: MarkReader,
-    /// What the mark of the last commit was at the last look.
-    mark: Mark,
-    /// How often the tip has changed.
-    changes: u64,
-}
-
-impl FeedChain {
-    fn open(path: &Path) -> Result<Self, FeedError> {
-        let tip = Status::of(path)?.tip;
-        let directory = DataDir::open_to_read(path)?;
-        Ok(Self {
-            blocks: directory.blocks(&tip)?,
-            path: path.to_owned(),
-            tip,
-            headers_at: 0,
-            positions: PositionsReader::new(directory.file(POSITIONS_FILE)),
-            own: FoundPositions::default(),
-            mark_reader: MarkReader::new(directory.file(COMMIT_FILE)),
-            mark: Mark::None,
-            changes: 0,
-        })
-    }
-
-    /// Takes in what was written since. The tip comes first, so that its header is there.
-    fn look(&mut self) -> Result<(), FeedError> {
-        // Before the tip, which may be a later one.
-        let mark = self.mark_reader.read().map_err(OpenError::from)?;
-        if mark.commit().is_some() && mark == self.mark {
-            return Ok(());
-        }
-        let tip = Status::of(&self.path)?.tip;
-        if tip == self.tip {
-            self.mark = mark;
-            return Ok(());
-        }
-        let directory = DataDir::open_to_read(&self.path)?;
-        let (headers, end) = read_headers_from(&directory, self.headers_at)?;
-        let undo = open_undo(&directory.file(UNDO_FILE))?;
-        let found = self.positions.read().map_err(OpenError::from)?;
-        self.blocks
-            .advance(headers, &tip.hash, undo, found)
-            .map_err(|Unknown(hash)| OpenError::Damaged {
-                path: directory.file(HEADERS_FILE),
-                detail: format!("block {hash} or its parent is missing"),
-                remedy: Some(Remedy::NewDirectory),
-            })?;
-        let blocks = &self.blocks;
-        self.positions.forget_known(|hash| blocks.is_known(hash));
-        let magic = self.blocks.params().magic();
-        search_own_blocks(&directory, magic, &mut self.own)?;
-        self.blocks.find_blocks(&self.own);
-        (self.headers_at, self.tip, self.mark) = (end, tip, mark);
-        self.changes += 1;
-        Ok(())
-    }
-
-    fn read(&self, height: u32) -> Result<FeedBlock, FeedError> {
-        let block = self.blocks.read(height)?;
-        Ok(FeedBlock {
-            is_connected: true,
-            block,
-            median_time_past: self.blocks.median_time_past(height)?,
-            coin_times: Vec::new(),
-        })
-    }
-
-    /// The chain of a cursor that is no longer on this one.
-    fn branch(&self, cursor: &Tip) -> Result<ChainBlocks, FeedError> {
-        Ok(DataDir::open_to_read(&self.path)?.blocks(cursor)?)
-    }
-}
-
-/// Converts some blocks to pieces, each with the cursor after it.
+/// Converts a batch of blocks to chunks, each with the cursor that follows it. The [`Tip`] argument
+/// is the cursor after the whole batch.
 type ConvertBlocks<'a, T, E> = dyn Fn(FeedBlocks<'_>, Tip) -> Result<Vec<(Tip, T)>, E> + Sync + 'a;
 
-/// The blocks of a data directory after a cursor. An iterator over what the consumer is to be told;
-/// it ends with [`FeedEvent::Tip`], and goes on once [`look`](Self::look) has found more.
+/// Iterator over the events of a data directory after a cursor. It ends with [`FeedEvent::Tip`],
+/// and resumes once [`poll`](Self::poll) has found a new tip.
 ///
 /// ```
 /// use blockmill_datadir::{Cursor, Feed, FeedError, FeedEvent};
 /// # use blockmill_coins::Tip;
 /// # use std::path::Path;
 ///
-/// /// The sum of all fees up to the tip.
+/// /// Sums the fees of all blocks up to the tip.
 /// fn fees(data: &Path) -> Result<(i64, Tip), FeedError> {
 ///     let mut sum = 0;
 ///     let mut feed = Feed::open(data, Cursor::Height(0))?;
 ///     for event in &mut feed {
-///         // Only a cursor that has left the chain begins with blocks that are disconnected.
+///         // `Disconnected` occurs only if the cursor is off the active chain; genesis never is.
 ///         if let FeedEvent::Connected(block) = event? {
 ///             sum += block.transactions().filter_map(|spending| spending.fee()).sum::<i64>();
 ///         }
@@ -261,124 +208,135 @@ type ConvertBlocks<'a, T, E> = dyn Fn(FeedBlocks<'_>, Tip) -> Result<Vec<(Tip, T
 /// }
 /// ```
 pub struct Feed {
-    chain: Arc<RwLock<FeedChain>>,
+    chain: SharedChain,
     cursor: Tip,
-    /// The chain of a cursor that is no longer on the directory's.
+    /// Chain that ends in the cursor, while that is off the active chain. Cached, since opening it
+    /// reads all headers.
     branch: Option<ChainBlocks>,
-    /// The tip that the consumer was told last.
-    told: Option<Tip>,
+    /// Last tip reported to the consumer.
+    reported: Option<Tip>,
 }
 
 impl Feed {
-    /// A feed of the data directory at `path`, from a cursor on.
+    /// Opens a feed of the data directory at `path` that starts after `cursor`.
     ///
     /// # Errors
-    /// [`FeedError`].
+    /// [`FeedError::Open`], or [`UnknownCursor`](FeedError::UnknownCursor) or
+    /// [`AboveTip`](FeedError::AboveTip) for an invalid cursor.
     pub fn open(path: &Path, cursor: Cursor) -> Result<Self, FeedError> {
-        Self::of(Arc::new(RwLock::new(FeedChain::open(path)?)), cursor)
+        Self::of(SharedChain::open(path)?, cursor)
     }
 
-    /// A feed of the same directory for another consumer, whose cursor may be a block that has come
-    /// since. The two share what they know of the chain.
+    /// Opens a feed of the same data directory for another consumer. Polls first, so the cursor may
+    /// be a block connected since the last poll. The feeds share one chain in memory.
     ///
     /// # Errors
-    /// [`FeedError`].
+    /// As [`open`](Self::open).
     pub fn another(&self, cursor: Cursor) -> Result<Self, FeedError> {
-        write(&self.chain).look()?;
-        Self::of(Arc::clone(&self.chain), cursor)
+        self.chain.poll()?;
+        Self::of(self.chain.clone(), cursor)
     }
 
-    fn of(chain: Arc<RwLock<FeedChain>>, cursor: Cursor) -> Result<Self, FeedError> {
-        let known = read(&chain);
+    fn of(chain: SharedChain, cursor: Cursor) -> Result<Self, FeedError> {
         let cursor = match cursor {
-            Cursor::Height(height) => match known.blocks.hash(height) {
-                Ok(hash) => Tip { hash, height },
-                Err(_) => {
-                    let tip = known.tip.height;
-                    return Err(FeedError::AboveTip { height, tip });
-                }
-            },
-            Cursor::Block(hash) => match known.blocks.fork_with(&hash) {
-                Some((height, _)) => Tip { hash, height },
-                None => {
-                    let path = known.path.clone();
-                    return Err(FeedError::UnknownCursor { hash, path });
-                }
+            Cursor::Height(height) => {
+                let known = chain.read()?;
+                let hash = known.blocks.hash(height);
+                let hash = hash.map_err(|_| FeedError::AboveTip {
+                    height,
+                    tip: known.tip().height,
+                })?;
+                Tip { hash, height }
+            }
+            Cursor::Block(hash) => Tip {
+                hash,
+                height: height_of(&chain, hash)?,
             },
         };
-        drop(known);
         Ok(Self {
             chain,
             cursor,
             branch: None,
-            told: None,
+            reported: None,
         })
     }
 
-    /// The file of the directory `data` that changes with each commit, for who waits for one.
+    /// Returns the tip of the last durable commit of the data directory at `data`.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn tip_of(data: &Path) -> Result<Tip, OpenError> {
+        Ok(Durable::open(data)?.tip())
+    }
+
+    /// Returns the path of the file in `data` that is written at every commit: watch it to be
+    /// notified of new blocks.
     pub fn file_to_watch(data: &Path) -> PathBuf {
         data.join(COMMIT_FILE)
     }
 
-    /// The block that was given last.
+    /// Returns the last block returned by the iterator or accepted by `take` in [`run`](Self::run);
+    /// before the first, the cursor that the feed was opened with.
     pub fn cursor(&self) -> Tip {
         self.cursor
     }
 
-    /// Takes in what the directory has got since. Returns whether there is something to tell.
+    /// Polls the data directory. Returns whether the feed has events pending.
     ///
     /// # Errors
-    /// [`FeedError`].
-    pub fn look(&mut self) -> Result<bool, FeedError> {
-        write(&self.chain).look()?;
+    /// [`FeedError::Open`]; the feed continues with what it knows.
+    pub fn poll(&mut self) -> Result<bool, FeedError> {
+        self.chain.poll()?;
         Ok(self.has_more())
     }
 
-    /// Looks as [`look`](Self::look) does, once for all feeds that share what they know of the
-    /// chain. Each of them [`has_more`](Self::has_more) after a change. Returns the number of
-    /// changes that were taken in so far.
+    /// Polls the data directory once for all feeds that share this chain. Returns the number of tip
+    /// changes so far: after it has grown, check [`has_more`](Self::has_more) on each feed.
     ///
     /// # Errors
-    /// [`FeedError`].
-    pub fn look_for_all(&self) -> Result<u64, FeedError> {
-        let mut chain = write(&self.chain);
-        chain.look()?;
-        Ok(chain.changes)
+    /// [`FeedError::Open`]; the feeds continue with what they know.
+    pub fn poll_shared(&self) -> Result<u64, FeedError> {
+        self.chain.poll()
     }
 
-    /// Whether there is something to tell of what was taken in.
+    /// Returns whether the feed has events pending, without polling.
     pub fn has_more(&self) -> bool {
-        self.told != Some(read(&self.chain).tip)
+        // What cannot be read now is reported by whoever reads the events.
+        self.chain
+            .read()
+            .map_or(true, |chain| self.reported != Some(chain.tip()))
     }
 
-    /// The height of the last block of the chain that the cursor is, or is above.
-    fn fork(&self, chain: &FeedChain) -> Result<u32, FeedError> {
-        let fork = chain.blocks.fork_with(&self.cursor.hash);
-        let (_, fork) = fork.ok_or_else(|| FeedError::UnknownCursor {
-            hash: self.cursor.hash,
-            path: chain.path.clone(),
-        })?;
-        Ok(fork)
-    }
-
-    /// The cursor's block, which is not on the chain, and moves the cursor to its parent. None if
-    /// the cursor is on the chain.
-    fn next_disconnected(&mut self) -> Result<Option<FeedBlock>, FeedError> {
-        let chain = read(&self.chain);
-        if self.fork(&chain)? == self.cursor.height {
-            drop(chain);
-            self.branch = None;
-            return Ok(None);
+    /// Returns whether the cursor is off the active chain, so that its block is the next one to be
+    /// disconnected.
+    fn is_off(&self, chain: &FeedChain) -> Result<bool, FeedError> {
+        let Tip { hash, height } = self.cursor;
+        let path = || chain.path.clone();
+        let tip = chain.tip().height;
+        match chain.blocks.fork_with(&hash) {
+            Some((_, fork)) if fork == height => Ok(false),
+            Some((_, fork)) if fork < tip && !chain.has_later => Ok(true),
+            None if height <= tip && !chain.has_later => Err(FeedError::UnknownCursor { hash, path: path() }),
+            // The tip is an ancestor of the cursor, or the cursor may belong to a later commit.
+            _ => Err(FeedError::Behind {
+                hash,
+                height,
+                tip,
+                path: path(),
+            }),
         }
-        let is_of_branch = |branch: &ChainBlocks| branch.hash(self.cursor.height).ok() == Some(self.cursor.hash);
+    }
+
+    /// Reads the cursor's block, which is off the chain of the directory at `path`.
+    fn disconnected(&mut self, path: PathBuf) -> Result<FeedBlock, FeedError> {
+        let height = self.cursor.height;
+        let is_of_branch = |branch: &ChainBlocks| branch.hash(height).ok() == Some(self.cursor.hash);
         let branch = match self.branch.take().filter(is_of_branch) {
             Some(branch) => branch,
-            None => chain.branch(&self.cursor)?,
+            None => DataDir::open_to_read(&path)?.blocks(&self.cursor)?,
         };
-        let path = chain.path.clone();
-        drop(chain);
-        let height = self.cursor.height;
         let block = branch.read(height).map_err(|error| match error {
+            // Permanent, unlike for a connected block: the node does not write it again.
             BlockReadError::InNoFile { hash, .. } => FeedError::KeptNoLonger { hash, path },
             error => error.into(),
         })?;
@@ -390,24 +348,20 @@ impl Feed {
             block,
             median_time_past: branch.median_time_past(height)?,
         };
-        // The first block is on every chain, so this one is above it.
-        self.cursor = Tip {
-            hash: branch.hash(height - 1)?,
-            height: height - 1,
-        };
         self.branch = Some(branch);
-        Ok(Some(block))
+        Ok(block)
     }
 
-    /// Gives everything that there is to tell to `convert`, on `threads` threads, and what comes of
-    /// it to `take`, in order, on this thread. The cursor is the block that `take` got last. At the
-    /// end it is the tip, which is returned.
+    /// Runs `convert` on every pending block, on `threads` threads, and passes the results in order
+    /// to `take`, on the calling thread. The cursor advances with each result that `take` accepts.
+    /// Returns the tip once the feed has caught up with it.
     ///
-    /// A consumer that takes its time holds up no other feed of this directory.
+    /// Disconnected blocks, and all blocks of feeds that share a chain, are converted on the
+    /// calling thread. A slow `take` does not block the other feeds.
     ///
     /// # Errors
-    /// [`FeedError`], and those of `convert` and of `take`. A block that `take` refused counts as
-    /// not given.
+    /// Any [`FeedError`], and those of `convert` and `take`. A block that `take` fails on is
+    /// returned again by the next call.
     pub fn run<T: Send, E: Send + From<FeedError>>(
         &mut self,
         threads: usize,
@@ -424,12 +378,11 @@ impl Feed {
         self.run_pieces(threads, &convert, take)
     }
 
-    /// As [`run`](Self::run), with several blocks at a time: some MiB of them. Those that `convert`
-    /// does not take count as given.
+    /// As [`run`](Self::run), in batches of a few MiB of blocks. Blocks that `convert` leaves in
+    /// the iterator are skipped: they count as processed.
     ///
     /// # Errors
-    /// As [`run`](Self::run). All blocks of which `take` refused what came of them count as not
-    /// given.
+    /// As [`run`](Self::run). If `take` fails, the whole batch is returned again by the next call.
     pub fn run_batches<T: Send, E: Send + From<FeedError>>(
         &mut self,
         threads: usize,
@@ -440,50 +393,55 @@ impl Feed {
         self.run_pieces(threads, &convert, take)
     }
 
-    /// Gives `convert` some blocks with the cursor after the last of them, and each piece of what
-    /// comes of it to `take`. The cursor beside a piece is the one after it.
+    /// Passes batches of pending blocks to `convert`, and each resulting chunk to `take`.
     fn run_pieces<T: Send, E: Send + From<FeedError>>(
         &mut self,
         threads: usize,
         convert: &ConvertBlocks<'_, T, E>,
         take: &mut dyn FnMut(T) -> Result<(), E>,
     ) -> Result<Tip, E> {
+        let shared = self.chain.clone();
         loop {
-            let before = self.cursor;
-            if let Some(block) = self.next_disconnected().map_err(E::from)? {
-                let after = std::mem::replace(&mut self.cursor, before);
+            // One lock for the fork point and what is read from there: another feed may poll a
+            // reorg between two.
+            let chain = shared.read()?;
+            if self.is_off(&chain)? {
+                let path = chain.path.clone();
+                // Other feeds, and polls, do not have to wait for this feed's disk reads.
+                drop(chain);
+                let block = self.disconnected(path)?;
+                let after = block.cursor_after();
                 let pieces = convert(&mut std::iter::once(Ok(block)), after)?;
                 self.take_all(pieces, take)?;
                 continue;
             }
-            let shared = Arc::clone(&self.chain);
-            let chain = read(&shared);
-            let first = self.cursor.height + 1;
-            if self.fork(&chain)? < self.cursor.height {
-                continue;
-            }
-            if first > chain.tip.height {
-                self.told = Some(chain.tip);
-                return Ok(chain.tip);
+            self.branch = None;
+            let (first, tip) = (self.cursor.height + 1, chain.tip());
+            if first > tip.height {
+                self.reported = Some(tip);
+                return Ok(tip);
             }
             let convert = |heights: RangeInclusive<u32>| {
                 let height = *heights.end();
                 let hash = chain.blocks.hash(height).map_err(FeedError::from)?;
                 convert(&mut heights.map(|height| chain.read(height)), Tip { hash, height })
             };
-            if Arc::strong_count(&self.chain) <= 2 {
-                // Nobody else waits for the lock.
+            if shared.references() <= 2 {
+                // No other feed shares the chain (the second reference is `shared`), and `another`
+                // cannot add one while `self` is borrowed. So the lock can be held during `take`.
                 let mut take = |pieces: Vec<(Tip, T)>| self.take_all(pieces, take);
                 chain
                     .blocks
-                    .for_each_run(first..=chain.tip.height, RUN_BYTES, threads, &convert, &mut take)?;
+                    .for_each_run(first..=tip.height, RUN_BYTES, threads, &convert, &mut take)?;
             } else {
+                // Other feeds need the lock to poll, and `take` may wait for a slow consumer:
+                // convert one batch, and release the lock first.
                 let mut length = 0;
-                let last = (first..chain.tip.height).find(|&height| {
+                let last = (first..tip.height).find(|&height| {
                     length += u64::from(chain.blocks.length(height));
                     length >= SHARED_RUN_BYTES
                 });
-                let pieces = convert(first..=last.unwrap_or(chain.tip.height))?;
+                let pieces = convert(first..=last.unwrap_or(tip.height))?;
                 drop(chain);
                 self.take_all(pieces, take)?;
             }
@@ -499,33 +457,51 @@ impl Feed {
     }
 
     fn next_event(&mut self) -> Result<Option<FeedEvent>, FeedError> {
-        if let Some(block) = self.next_disconnected()? {
-            return Ok(Some(FeedEvent::Disconnected(block.block)));
-        }
-        let chain = read(&self.chain);
-        if self.cursor.height < chain.tip.height {
-            let block = chain.read(self.cursor.height + 1)?.block;
-            self.cursor = Tip {
-                hash: block.block.hash(),
-                height: block.height,
-            };
-            return Ok(Some(FeedEvent::Connected(block)));
-        }
-        let tip = chain.tip;
-        let is_new = self.told != Some(tip);
-        drop(chain);
-        self.told = Some(tip);
-        Ok(is_new.then_some(FeedEvent::Tip(tip)))
+        let shared = self.chain.clone();
+        let chain = shared.read()?;
+        let (block, event): (_, fn(SpendingBlock) -> FeedEvent) = if self.is_off(&chain)? {
+            let path = chain.path.clone();
+            drop(chain);
+            (self.disconnected(path)?, FeedEvent::Disconnected)
+        } else {
+            self.branch = None;
+            let tip = chain.tip();
+            if self.cursor.height == tip.height {
+                let reported = self.reported.replace(tip);
+                return Ok((reported != Some(tip)).then_some(FeedEvent::Tip(tip)));
+            }
+            (chain.read(self.cursor.height + 1)?, FeedEvent::Connected)
+        };
+        self.cursor = block.cursor_after();
+        Ok(Some(event(block.block)))
     }
 }
 
-fn write(chain: &RwLock<FeedChain>) -> RwLockWriteGuard<'_, FeedChain> {
-    chain.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A panic leaves the chain as it was, or the feed without a chain that fits.
-fn read(chain: &RwLock<FeedChain>) -> RwLockReadGuard<'_, FeedChain> {
-    chain.read().unwrap_or_else(PoisonError::into_inner)
+/// Returns the height of a cursor's block. A block that is not known to be durable must be above the
+/// tip, or may belong to a later commit. Its ancestors are in the directory's files.
+fn height_of(chain: &SharedChain, hash: BlockHash) -> Result<u32, FeedError> {
+    let known = chain.read()?;
+    if let Some((height, _)) = known.blocks.fork_with(&hash) {
+        return Ok(height);
+    }
+    let path = known.path.clone();
+    // Polls do not have to wait: these files have an entry for each block of the chain.
+    drop(known);
+    let directory = DataDir::open_to_read(&path)?;
+    let (headers, _) = read_headers_from(&directory, 0)?;
+    let found = FoundPositions::read(&directory.file(POSITIONS_FILE)).map_err(OpenError::from)?;
+    let headers = headers.iter().map(|(header, hash, _)| (*hash, header.prev_block_hash));
+    let parents: HashMap<_, _> = headers.chain(found.parents()).collect();
+    let ancestors = std::iter::successors(Some(hash), |hash| parents.get(hash).copied());
+    let known = chain.read()?;
+    let mut heights = (0..).zip(ancestors).filter_map(|(above, hash)| {
+        let (height, _) = known.blocks.fork_with(&hash)?;
+        Some(height + above)
+    });
+    let height = heights
+        .next()
+        .filter(|height| *height > known.tip().height || known.has_later);
+    height.ok_or(FeedError::UnknownCursor { hash, path })
 }
 
 impl Iterator for Feed {

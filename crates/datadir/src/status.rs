@@ -66,7 +66,7 @@ impl Status {
     /// As [`UtxoSet::open`](crate::UtxoSet::open). What only reading the set would show
     /// is not seen.
     pub fn of(path: &Path) -> Result<Self, OpenError> {
-        let (directory, commit) = open(path, find)?;
+        let (directory, commit) = open(path, find_commit)?;
         let tip = commit.and_then(|commit| commit.tip);
         let tip_time = match &tip {
             Some(tip) if tip.height > 0 => header_of(&directory, tip)?.map(|header| header.time),
@@ -99,7 +99,10 @@ pub(crate) fn if_readable<T>(read: Result<T, OpenError>) -> Result<Option<T>, Op
 }
 
 /// The last commit of the store of a directory, twice; none where there is no store yet.
-fn find(directory: &DataDir, mark: Mark) -> Result<(Option<LastCommit>, Option<LastCommit>), OpenError> {
+pub(crate) fn find_commit(
+    directory: &DataDir,
+    mark: Mark,
+) -> Result<(Option<LastCommit>, Option<LastCommit>), OpenError> {
     let Some(name) = store_to_read(directory)? else {
         return Ok((None, None));
     };

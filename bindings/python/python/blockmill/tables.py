@@ -321,8 +321,9 @@ class UtxoSet(_BlockTables):
 
         cursor: the hash of the block that was handled last, or its height; 0 for who has nothing yet.
 
-        With `follow` it waits for what cannot be read for a while, as block files that a node writes
-        anew, and says so in the log; without it that is a `FileError`.
+        Events are durable. With `follow` it waits for what cannot be read for a while, as block files
+        that a node writes anew, and for a directory that has not connected the cursor's block yet, and
+        says so in the log; without it that is a `FileError`.
 
         Raises `CursorError` where there is nothing to go on with.
         """

@@ -1,57 +1,69 @@
-//! A chain that goes on, since another process connects blocks.
+//! Extends a chain while another process connects blocks.
 
 use super::ChainBlocks;
-use crate::positions::FoundPositions;
+use crate::index::BlockId;
 use blockmill_block::{BlockHash, Header};
-use blockmill_coins::{UndoLog, UndoPosition};
+use blockmill_coins::{Tip, UndoLog, UndoPosition};
 
-/// A header without a parent, or a tip without a header.
+/// Header without a known parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unknown(pub BlockHash);
 
 impl ChainBlocks {
-    /// Takes in headers that a data directory has got, each after its parent, with the positions of
-    /// the undo data in `undo`; and where blocks were found. The chain ends in `tip` then, in
-    /// another branch perhaps.
+    /// Adds headers of a data directory to the index, each after its parent, with their hashes and
+    /// the positions of the undo data. The chain stays the same.
     ///
     /// # Errors
-    /// [`Unknown`].
-    pub fn advance(
-        &mut self,
-        headers: impl IntoIterator<Item = (Header, Option<UndoPosition>)>,
-        tip: &BlockHash,
-        undo: Option<UndoLog>,
-        found: &FoundPositions,
-    ) -> Result<(), Unknown> {
-        for (header, undo) in headers {
-            let hash = header.hash();
+    /// [`Unknown`]; the headers before it are added.
+    pub fn add_headers(&mut self, headers: Vec<(Header, BlockHash, Option<UndoPosition>)>) -> Result<(), Unknown> {
+        self.index.reserve(headers.len());
+        for (header, hash, undo) in headers {
             let id = self.index.insert_trusted(&header, hash).ok_or(Unknown(hash))?;
             if let Some(undo) = undo {
                 self.index.set_undo(id, undo);
             }
         }
-        self.undo = undo;
-        let mut next = self.index.find(tip).ok_or(Unknown(*tip))?;
+        Ok(())
+    }
+
+    /// Extends the chain to the block `tip`, whose undo data is in `undo`. Returns `false` and
+    /// changes nothing if that block is unknown, or does not descend from the last one of the chain.
+    #[must_use]
+    pub fn extend_to(&mut self, tip: &BlockHash, undo: Option<UndoLog>) -> bool {
+        let Some(mut next) = self.index.find(tip) else {
+            return false;
+        };
         let mut above = Vec::new();
-        while self.chain.get(self.index.entry(next).height as usize) != Some(&next) {
+        while self.index.entry(next).height as usize >= self.chain.len() {
             above.push(next);
-            // The first block is in every chain.
             next = self.index.entry(next).parent.unwrap_or(self.index.genesis());
         }
-        let fork = self.index.entry(next).height;
-        self.chain.truncate(fork as usize + 1);
+        if self.chain.last() != Some(&next) {
+            return false;
+        }
         self.chain.extend(above.into_iter().rev());
-        self.copies.retain(|copy| copy.height <= fork);
-        self.find_blocks(found);
-        Ok(())
+        self.undo = undo;
+        true
+    }
+
+    /// Returns the last block of the chain.
+    pub fn tip(&self) -> Tip {
+        let entry = self.index.entry(self.tip_id());
+        Tip {
+            hash: entry.hash,
+            height: entry.height,
+        }
+    }
+
+    fn tip_id(&self) -> BlockId {
+        self.chain.last().copied().unwrap_or(self.index.genesis())
     }
 
     /// Height of a known block, and of the last block of this chain that is it or an ancestor of
     /// it. None if its header is not known.
     pub fn fork_with(&self, hash: &BlockHash) -> Option<(u32, u32)> {
         let id = self.index.find(hash)?;
-        let tip = self.chain.last().copied().unwrap_or(self.index.genesis());
-        let fork = self.index.fork(id, tip);
+        let fork = self.index.fork(id, self.tip_id());
         Some((self.index.entry(id).height, self.index.entry(fork).height))
     }
 }

@@ -183,7 +183,7 @@ fn a_reader_goes_on_where_it_was() {
     reader.forget_known(|_| true);
     write(&mut positions, "two", 2);
     assert_eq!(found(&mut reader), 1);
-    // What some block of is not known stays.
+    // Unknown blocks stay.
     reader.forget_known(|_| false);
     assert_eq!(found(&mut reader), 1);
     reader.forget_known(|_| true);

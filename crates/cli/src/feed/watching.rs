@@ -26,7 +26,7 @@ pub(crate) trait Watching {
     fn wait(&mut self, is_due: bool) -> bool;
 
     /// Returns whether the feed has something to tell.
-    fn look(&mut self, feed: &mut Feed) -> Result<bool, FeedError>;
+    fn poll(&mut self, feed: &mut Feed) -> Result<bool, FeedError>;
 }
 
 /// The watch of a feed alone.
@@ -53,12 +53,12 @@ impl Watching for OwnWatch<'_> {
         self.woken != Woken::Stopped
     }
 
-    fn look(&mut self, feed: &mut Feed) -> Result<bool, FeedError> {
-        let looked = feed.look();
-        if matches!(looked, Ok(true)) {
+    fn poll(&mut self, feed: &mut Feed) -> Result<bool, FeedError> {
+        let polled = feed.poll();
+        if matches!(polled, Ok(true)) {
             self.watch.note_change(self.woken);
         }
-        looked
+        polled
     }
 }
 
@@ -92,7 +92,7 @@ impl SharedWatch {
             // Consumers may have looked before the watch began, so the first look wakes them.
             let (mut known, mut woken) = (None, Woken::Told);
             while self.found().consumers > 0 {
-                let looked = feed.look_for_all().ok();
+                let looked = feed.poll_shared().ok();
                 let is_new = looked.is_some() && looked != known;
                 if is_new {
                     known = looked;
@@ -175,9 +175,9 @@ impl Watching for WatchShare<'_> {
         !self.seen.has_ended
     }
 
-    fn look(&mut self, feed: &mut Feed) -> Result<bool, FeedError> {
+    fn poll(&mut self, feed: &mut Feed) -> Result<bool, FeedError> {
         if self.seen.has_failed {
-            feed.look()
+            feed.poll()
         } else {
             Ok(feed.has_more())
         }

@@ -18,7 +18,7 @@ use crate::progress::EngineMeter;
 use crate::sql_error::{Fate, fate, text};
 use blockmill_chain::Observer;
 use blockmill_coins::Tip;
-use blockmill_datadir::{Cursor, DataDir, Feed, FeedBlocks, FeedError, PastError, Status, UtxoSet};
+use blockmill_datadir::{Cursor, DataDir, Feed, FeedBlocks, FeedError, PastError, UtxoSet};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,7 +127,8 @@ impl Mirror {
 
     /// The tip of the data directory.
     fn tip(&self) -> Result<Tip, Failure> {
-        Ok(Status::of(&self.data)?.tip)
+        // A later tip of the set may not be durable yet.
+        Ok(Feed::tip_of(&self.data)?)
     }
 
     /// How far the tables are. New ones are made.

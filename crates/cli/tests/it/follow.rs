@@ -16,7 +16,7 @@ mod shared_watch;
 mod sockets;
 
 use crate::common::children::wait_until;
-use crate::common::{Rng, Scratch, blockmill, run, stats};
+use crate::common::{Rng, Scratch, blockmill, connect, run, stats};
 use consumer::{Consumer, set_of};
 use node::Node;
 use serde_json::Value;
@@ -306,6 +306,47 @@ fn a_feed_without_follow_ends_at_the_tip_and_begins_at_any_block() {
         .ends_with(2)
         .says(&["was never connected in", "connect first", "start over with --from 0"]);
     feed("none").ends_with(2).says(&["a height or the hash of a block"]);
+}
+
+/// A directory that was made anew, and has not caught up: its consumer is ahead of it, and waits.
+#[test]
+fn a_feed_waits_for_a_directory_that_is_behind_its_consumer() {
+    let scratch = Scratch::new();
+    let place = Place::new(&scratch);
+    let node = Node::new(&place.blocks, 5);
+    let connect = |height: &str| {
+        let mut command = connect(&place.blocks, &place.data, "regtest");
+        run(command.args(["--stop-at-height", height])).ends_with(0);
+    };
+    connect("100");
+    let hash = node.chain[TRUNK - 2].block_hash().to_string();
+    let feed = run(blockmill().args(["feed", "--from", &hash, "--data"]).arg(&place.data)).ends_with(2);
+    assert!(
+        feed.stdout.is_empty() && !feed.stderr.contains("anew"),
+        "{}",
+        feed.stderr
+    );
+    feed.says(&["is not connected yet in", "at height 100", "run connect"]);
+    let server = place.listen();
+    let followers = [
+        Events::of_process(&place.data, &hash),
+        Events::of_socket(&place.socket, &hash),
+    ];
+    std::thread::sleep(Duration::from_millis(300));
+    connect("105");
+    std::thread::sleep(Duration::from_millis(300));
+    connect("110");
+    for events in &followers {
+        for (word, height) in [("connected", TRUNK - 1), ("connected", TRUNK), ("tip", TRUNK)] {
+            let line = events.lines.recv_timeout(PATIENCE).unwrap();
+            let event: Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(
+                (event["event"].as_str(), event["height"].as_u64()),
+                (Some(word), Some(height as u64))
+            );
+        }
+    }
+    assert_eq!(stop(server), Some(0));
 }
 
 /// The command of `--exec` gets each block, in order, also after failures. A block that it handled

@@ -80,14 +80,17 @@ impl<'o> DurableObserver<'o> {
 
     /// Tells the observer what is durable and was not told.
     fn tell(&mut self) -> Result<(), FeedError> {
-        if !self.feed.look()? {
+        if !self.feed.poll()? {
             return Ok(());
         }
         for event in &mut self.feed {
-            match event? {
-                FeedEvent::Connected(block) => self.observer.connected(&change(&block)),
-                FeedEvent::Disconnected(block) => self.observer.disconnected(&change(&block)),
-                FeedEvent::Tip(_) => {}
+            match event {
+                Ok(FeedEvent::Connected(block)) => self.observer.connected(&change(&block)),
+                Ok(FeedEvent::Disconnected(block)) => self.observer.disconnected(&change(&block)),
+                Ok(FeedEvent::Tip(_)) => {}
+                // The engine is still to connect the blocks up to the observer's.
+                Err(FeedError::Behind { .. }) => break,
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -186,7 +186,7 @@ fn a_thousand_blocks_with_reorganisations() {
             assert_eq!(events, Vec::<String>::new());
             slowest = slowest.max(start.elapsed());
             assert_eq!(told, hashes(&chain));
-            assert!(feed.look().unwrap());
+            assert!(feed.poll().unwrap());
             let at = feed_to(&mut feed, &mut fed);
             assert_eq!((&fed, at.hash), (&told, chain.hash()));
             if random.one_in(40) {
@@ -247,7 +247,7 @@ fn a_node_that_forgets_blocks_is_followed() {
         write(&chain.blocks[before..], 0);
         wait_for(chain.hash(), said, &mut told);
         assert_eq!(told, hashes(&chain));
-        assert!(feed.look().unwrap());
+        assert!(feed.poll().unwrap());
         feed_to(&mut feed, &mut fed);
         assert_eq!(fed, told);
     });

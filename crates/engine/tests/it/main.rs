@@ -19,6 +19,7 @@ mod differential {
 mod doctor;
 mod durable_observer;
 mod failing_store;
+mod feeds;
 mod fetching;
 mod follow;
 #[cfg(not(blockmill_without_kernel))]
