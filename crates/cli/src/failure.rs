@@ -189,7 +189,7 @@ impl Failure {
             | Self::Feed(FeedError::Open(error))
             | Self::Audit(AuditError::Open(error)) => advice::of_open(error),
             Self::Feed(FeedError::Behind { .. }) => Some("wait for connect or follow to catch up, or run connect"),
-            // Only the second part loses work: a directory that was restored or made anew may still
+            // Only the second part loses work: a directory that was restored or recreated may still
             // come to the block.
             Self::Feed(FeedError::UnknownCursor { .. }) => Some(
                 "if the data directory has not caught up with its block files, run connect first; otherwise start over \

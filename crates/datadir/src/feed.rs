@@ -12,7 +12,7 @@
 //! block that was durable is a valid cursor.
 //!
 //! A cursor that is a descendant of the tip is not rolled back: the directory is behind it. That is
-//! so in a directory that is connected anew or was restored from a backup, after a lost end of the
+//! so in a directory that is recreated or was restored from a backup, after a lost end of the
 //! coin log, and after a power loss that has kept a commit but not its mark.
 //!
 //! - [`request`]: the request line that a consumer sends to a feed socket;

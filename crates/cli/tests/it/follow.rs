@@ -308,7 +308,7 @@ fn a_feed_without_follow_ends_at_the_tip_and_begins_at_any_block() {
     feed("none").ends_with(2).says(&["a height or the hash of a block"]);
 }
 
-/// A directory that was made anew, and has not caught up: its consumer is ahead of it, and waits.
+/// A directory that was recreated, and has not caught up: its consumer is ahead of it, and waits.
 #[test]
 fn a_feed_waits_for_a_directory_that_is_behind_its_consumer() {
     let scratch = Scratch::new();

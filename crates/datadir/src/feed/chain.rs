@@ -18,10 +18,10 @@
 //!
 //! A poll reads everything before it changes anything, and extends the chain then. Where the tip
 //! does not descend from the chain's last block (a reorg), or is of an earlier commit or of another
-//! store (the end of the coin log was lost, or the directory was replaced), the chain is opened
-//! anew instead: positions of blocks are forgotten once they are on the chain, so those of a branch
-//! that comes back are known to the files alone. A panic poisons the lock, and the next user opens
-//! the chain anew.
+//! store (the end of the coin log was lost, or the directory was replaced), the chain is reopened
+//! instead: positions of blocks are forgotten once they are on the chain, so those of a branch that
+//! comes back are known to the files alone. A panic poisons the lock, and the next user reopens the
+//! chain.
 
 use crate::DataDir;
 use crate::chain_blocks::{open_undo, read_headers_up_to, search_own_blocks};
@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-/// Time after which the chain is opened anew once more because a block could not be read. Opening
+/// Least time between two reopenings because a block could not be read. Opening
 /// it reads all headers and positions, which takes seconds on mainnet.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -65,7 +65,7 @@ pub(super) struct FeedChain {
     /// Whether a block could not be read: its position may be another one now, in a file that has
     /// changed without a commit.
     has_failed: AtomicBool,
-    /// When the chain was last opened anew for that reason.
+    /// When the chain was last reopened for that reason.
     reopened: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! A model of feeds beside their writer. The feeds poll between any two calls of the writer to its
+//! A model of feeds and their writer. The feeds poll between any two calls of the writer to its
 //! disk, while it connects, follows, submits and reorganises, fails and is killed. What each
 //! consumer gets is a path of the block tree, in which no block is missing or comes twice. A power
 //! cut right after a delivery keeps what was delivered. Once the writer is idle, each consumer is
@@ -360,7 +360,7 @@ fn feeds_deliver_a_path_of_durable_blocks_between_any_two_writes() {
             flush_interval: Duration::ZERO,
             ..settings()
         },
-        // Flushes beside the work.
+        // Background flushes.
         Options {
             flush_interval: Duration::from_millis(1),
             ..options(2, LARGE)
