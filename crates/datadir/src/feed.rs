@@ -477,8 +477,8 @@ impl Feed {
     }
 }
 
-/// Returns the height of a cursor's block. A block that is not known to be durable must be above the
-/// tip, or may belong to a later commit. Its ancestors are in the directory's files.
+/// Returns the height of a cursor's block. A block that is not known to be durable must be above
+/// the tip, or may belong to a later commit. Its ancestors are in the directory's files.
 fn height_of(chain: &SharedChain, hash: BlockHash) -> Result<u32, FeedError> {
     let known = chain.read()?;
     if let Some((height, _)) = known.blocks.fork_with(&hash) {

@@ -85,8 +85,8 @@ impl JournalDisk {
         })))
     }
 
-    /// Has `watcher` called before each call, on the thread of the call, with the number of steps so
-    /// far. It sees the files as they are between two calls.
+    /// Has `watcher` called before each call, on the thread of the call, with the number of steps
+    /// so far. It sees the files as they are between two calls.
     pub fn watch(&self, watcher: impl Fn(usize) + Send + Sync + 'static) {
         self.state().watcher = Some(Arc::new(watcher));
     }

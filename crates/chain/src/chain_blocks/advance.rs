@@ -27,7 +27,7 @@ impl ChainBlocks {
     }
 
     /// Extends the chain to the block `tip`, whose undo data is in `undo`. Returns `false` and
-    /// changes nothing if that block is unknown, or does not descend from the last one of the chain.
+    /// changes nothing if that block is unknown, or does not descend from the chain's last one.
     #[must_use]
     pub fn extend_to(&mut self, tip: &BlockHash, undo: Option<UndoLog>) -> bool {
         let Some(mut next) = self.index.find(tip) else {

@@ -5,14 +5,15 @@
 //!
 //! | order of the writer | what a poll takes |
 //! |---|---|
-//! | blocks, then undo data, then headers, each synced | the headers up to the first record of the tip; what is above is not durable yet |
+//! | blocks, undo data, headers, each synced | the headers up to the first record of the tip |
 //! | the commit, synced | nothing: without its mark it may not be durable |
 //! | the mark (`commit.dat`) | the tip, read before all others |
 //!
-//! So whatever belongs to the tip is durable before a poll can see the tip. The mark itself may be
-//! lost with the power, and the commit stays: the directory is then behind the consumer, until a
-//! writer opens the store and writes the mark again. So while the store has a later commit than the
-//! mark, a cursor that is not on the chain may belong to it, and nothing is disconnected.
+//! So whatever belongs to the tip is durable before a poll can see the tip. Headers above it may
+//! not be: a writer that fails cuts them back. The mark itself may be lost with the power, and the
+//! commit stays: the directory is then behind the consumer, until a writer opens the store and
+//! writes the mark again. So while the store has a later commit than the mark, a cursor that is not
+//! on the chain may belong to it, and nothing is disconnected.
 //!
 //! # What a poll changes
 //!
@@ -250,8 +251,8 @@ impl SharedChain {
         let mut chain = match self.0.write() {
             Ok(chain) => chain,
             Err(poisoned) => {
-                // A panic in the middle of a poll may have left blocks without their tip, or without
-                // their positions.
+                // A panic in the middle of a poll may have left blocks without their positions, or
+                // without their mark.
                 let mut chain = poisoned.into_inner();
                 chain.reopen()?;
                 self.0.clear_poison();
