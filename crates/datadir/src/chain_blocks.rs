@@ -67,8 +67,8 @@ pub(crate) fn header_of(directory: &DataDir, tip: &Tip) -> Result<Option<Header>
     let near = u64::from(tip.height).saturating_sub(LAST) * RECORD as u64;
     for offset in [near, 0] {
         let (headers, _) = read_headers_from(directory, offset)?;
-        let found = headers.iter().rfind(|(header, _)| header.hash() == tip.hash);
-        if let Some((header, _)) = found {
+        let found = headers.iter().rfind(|(_, hash, _)| *hash == tip.hash);
+        if let Some((header, ..)) = found {
             return Ok(Some(*header));
         }
     }

@@ -325,23 +325,25 @@ impl Mirror {
     /// An error of the feed of tables that are at `tip`, with what a user of a mirror can do.
     fn unknown_cursor(&self, error: FeedError, tip: Tip) -> Failure {
         let (name, anew) = (self.schema.name(), self.schema.anew());
-        let own = match error {
-            FeedError::UnknownCursor { .. } => self.tip(),
-            FeedError::KeptNoLonger { .. } | FeedError::AboveTip { .. } => Ok(tip),
-            error => return error.into(),
+        let own_height = match &error {
+            FeedError::Behind { tip: own_height, .. } => Some(*own_height),
+            // Connected from the beginning, or restored: it may still come to that block.
+            FeedError::UnknownCursor { .. } => match self.tip() {
+                Ok(own) => (own.height < tip.height).then_some(own.height),
+                Err(failure) => return failure,
+            },
+            FeedError::KeptNoLonger { .. } | FeedError::AboveTip { .. } => None,
+            _ => return error.into(),
         };
-        match own {
-            // Made again from blocks, or restored: it may come to that block.
-            Ok(own) if own.height < tip.height => Failure::Behind(format!(
-                "the data directory {} is at height {}, and the tables of {name} are at height {}, block {}: the \
-                 directory is behind the tables; connect its blocks, or wait until follow has",
+        match own_height {
+            Some(own_height) => Failure::Behind(format!(
+                "the data directory {} is at height {own_height}, and the tables of {name} are at height {}, block {}: \
+                 the directory is behind the tables; connect its blocks, or wait until follow has",
                 self.data.display(),
-                own.height,
                 tip.height,
                 tip.hash
             )),
-            Ok(_) => Failure::Usage(format!("the tables of {name} are at another chain: {error}; {anew}")),
-            Err(failure) => failure,
+            None => Failure::Usage(format!("the tables of {name} are at another chain: {error}; {anew}")),
         }
     }
 }
