@@ -13,7 +13,7 @@ use blockmill_block::{BlockHash, Header};
 use blockmill_blockfiles::{Damage, FileError, Position, Record, is_there};
 use blockmill_rules::RejectKind;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// Headers of a kind that are said when they break a rule.
@@ -227,6 +227,11 @@ impl ChainState {
     ) -> Result<(), FileError> {
         self.own_findings = self.import(folders, Which::All, stop, observer)?;
         Ok(())
+    }
+
+    /// Forgets damage in files whose blocks are copies of others.
+    pub fn forget_own_damages(&mut self, is_of_copies: impl Fn(&Path) -> bool) {
+        self.own_findings.damages.retain(|damage| !is_of_copies(&damage.path));
     }
 
     /// The findings among these blocks, once.

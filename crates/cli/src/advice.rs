@@ -15,7 +15,6 @@ pub(crate) fn of_remedy(remedy: Remedy) -> &'static str {
     match remedy {
         Remedy::NewDirectoryToReorganise => "to allow it, connect into a new data directory",
         Remedy::RemoveFile => "remove what is there of it and connect with --network, and it is made again",
-        Remedy::RemoveKept => "remove the file: later blocks are kept",
         Remedy::SubmitAgain => "submit these blocks again",
         Remedy::ConnectAgain => "connect the blocks again, into this data directory",
         // Kinds of damage that come later end here, too.

@@ -17,8 +17,6 @@ pub enum Remedy {
     NewDirectoryToReorganise,
     /// What is left of the file is removed. Opening the directory for its network makes it again.
     RemoveFile,
-    /// The file is removed. Others are kept in time.
-    RemoveKept,
     /// The blocks are submitted again.
     SubmitAgain,
     /// The blocks are connected again, into the same directory.

@@ -185,6 +185,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             return Ok(());
         }
         let stop = self.pipeline.stop();
-        Ok(self.chain.import_own_blocks(&folders, stop, &mut ())?)
+        self.chain.import_own_blocks(&folders, stop, &mut ())?;
+        // What a power cut has torn of the retained blocks is missing in no chain.
+        let data = &self.data;
+        self.chain.forget_own_damages(|path| data.is_kept(path));
+        Ok(())
     }
 }

@@ -140,6 +140,7 @@ fn what_cannot_be_had_is_said() {
     let mut engine = open(&data, options(2, LARGE));
     assert_eq!(connect(&mut engine, &[&own]).height, HEIGHT);
     drop(engine);
+    std::fs::remove_dir_all(data.join("kept")).unwrap();
     let fails = |height| match at(&data, height, 2) {
         Err(error) => error,
         Ok(_) => panic!("height {height}"),
