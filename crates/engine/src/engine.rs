@@ -28,7 +28,7 @@ use crate::pipeline::load::Content;
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::connect_report::{ConnectReport, Halt};
 use crate::report::figures::FiguresObserver;
-use crate::report::telemetry::{Branch, Reporter, Telemetry};
+use crate::report::telemetry::{Reporter, Telemetry};
 use crate::report::totals::Totals;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_chain::import::Which;
@@ -272,11 +272,7 @@ fn activate_best_chain<V: ScriptVerifier + 'static>(
     run: &mut Run<'_>,
 ) -> Result<Halt, ConnectError> {
     let start = Instant::now();
-    run.reporter.telemetry.begin_branch(Branch {
-        start,
-        best_height: run.chain.height(),
-        bytes_remaining: 0,
-    });
+    run.reporter.telemetry.end_branch(run.chain.height());
     loop {
         let (tip, target) = (run.chain.tip_id(), run.chain.best_candidate());
         let index = run.chain.index();

@@ -140,6 +140,12 @@ impl Telemetry {
         self.branch = branch;
     }
 
+    /// Notes that no branch above this height is known. Times count from the last one.
+    pub(crate) fn end_branch(&mut self, height: u32) {
+        self.branch.best_height = height;
+        self.branch.bytes_remaining = 0;
+    }
+
     /// Adds the time that a stage took, and the time that this thread waited for it.
     pub(crate) fn add_stage(&mut self, stage: Stage, busy: Duration, wait: Duration) {
         self.totals.stages.add(stage, busy, wait);
