@@ -74,7 +74,11 @@ impl ChainState {
             Which::All => self.anew_above.take(),
             Which::Changed => None,
         };
+        if let Some(tip) = anew_above {
+            self.index.forget_order(tip);
+        }
         let forgotten = self.forget_old(&numbers, known, &mut records, anew_above.is_none());
+        // Once more: copies that are forgotten note when they came, for when they are found again.
         if let Some(tip) = anew_above {
             self.index.forget_order(tip);
         }
