@@ -307,6 +307,15 @@ impl Feed {
             .map_or(true, |chain| self.reported != Some(chain.tip()))
     }
 
+    /// Checks that the directory knows the block of the cursor, on the active chain or off it.
+    ///
+    /// # Errors
+    /// [`FeedError::Behind`] or [`FeedError::UnknownCursor`].
+    pub fn check_cursor(&self) -> Result<(), FeedError> {
+        let chain = self.chain.read()?;
+        self.is_off(&chain).map(drop)
+    }
+
     /// Returns whether the cursor is off the active chain, so that its block is the next one to be
     /// disconnected.
     fn is_off(&self, chain: &FeedChain) -> Result<bool, FeedError> {

@@ -319,7 +319,8 @@ impl Mirror {
     /// The feed of the directory after the block that the tables are at.
     fn feed(&self, tip: Tip) -> Result<Feed, Failure> {
         let feed = Feed::open(&self.data, Cursor::Block(tip.hash));
-        feed.map_err(|error| self.unknown_cursor(error, tip))
+        let checked = feed.and_then(|feed| feed.check_cursor().map(|()| feed));
+        checked.map_err(|error| self.unknown_cursor(error, tip))
     }
 
     /// An error of the feed of tables that are at `tip`, with what a user of a mirror can do.
