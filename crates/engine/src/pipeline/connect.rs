@@ -12,7 +12,7 @@
 
 use crate::pipeline::apply::put_in_flight;
 use crate::pipeline::error::ConnectError;
-use crate::pipeline::keep::{first_kept, keep};
+use crate::pipeline::keep::{first_kept, keep_and_write_undo};
 use crate::pipeline::load::{Content, PrefetchedBlock};
 use crate::pipeline::prefetch::Prefetcher;
 use crate::pipeline::resolve::ResolveError;
@@ -59,16 +59,14 @@ pub(crate) fn connect<V: ScriptVerifier + 'static>(
     start: Instant,
 ) -> Result<BranchEnd, ConnectError> {
     let path = run.chain.path_to(target);
-    let best_height = run.chain.index().entry(target).height;
     run.reporter.telemetry.begin_branch(Branch {
         start,
-        best_height,
+        best_height: run.chain.index().entry(target).height,
         bytes_remaining: path.iter().map(|&(_, bytes)| bytes).sum(),
     });
     let prefetcher = Prefetcher::new(&pipeline.loading, path, pipeline.prefetch_bounds());
-    let end = pipeline.limits.height_max.unwrap_or(best_height).min(best_height);
     let mut branch = BranchRun {
-        first_kept: first_kept(end),
+        first_kept: first_kept(run.chain.index().entry(target).height, &pipeline.limits),
         pipeline,
         run,
         prefetcher,
@@ -269,13 +267,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             return Ok(());
         };
         // Before the tip moves: whatever is flushed can be disconnected.
-        if run.chain.height() >= self.first_kept.saturating_sub(1) {
-            keep(run, first.id, &first.block)?;
-        }
-        let undo = match &first.record {
-            Some(record) => run.data.append_undo_record(first.block.header(), record)?,
-            None => run.data.append_undo(first.block.header(), &first.undo)?,
-        };
+        let undo = keep_and_write_undo(run, first, self.first_kept)?;
         run.chain.connect(first.id, undo);
         pipeline.flusher.note_tip_moved();
         let committed = Committed {
@@ -291,9 +283,8 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             undo: &first.undo,
         });
         pipeline.in_flight.pop_first();
-        let (counts, cache) = (pipeline.checks.signature_counts(), pipeline.cache_state());
         let telemetry = &mut *run.reporter.telemetry;
-        telemetry.committed(&committed, counts, &cache);
+        telemetry.committed(&committed, pipeline.checks.signature_counts(), &pipeline.cache_state());
         telemetry.stage_done(Stage::Commit, committed.height, start);
         Ok(())
     }

@@ -1,16 +1,18 @@
-//! Blocks that the data directory retains for a while, since the node may not have them any more: it
-//! prunes old files, and after a kill it forgets its last blocks and writes others over them.
+//! Blocks that the data directory retains for a while, since the node may not have them any more.
+//! It prunes old files, and after a kill it forgets its last blocks and writes others over them.
 //!
 //! To disconnect a block, its content is needed. So the last blocks of the chain are retained as
 //! they are connected, once the end of the best chain is near: an initial sync writes them once, at
 //! its end. What another run has connected and not retained is copied from the block files.
 
 use crate::pipeline::error::ConnectError;
+use crate::pipeline::in_flight::InFlight;
 use crate::pipeline::load::{Content, LoadRequest};
-use crate::pipeline::state::{Pipeline, Run};
+use crate::pipeline::state::{Limits, Pipeline, Run};
 use blockmill_block::Block;
 use blockmill_blockfiles::is_there;
 use blockmill_chain::index::BlockId;
+use blockmill_coins::UndoPosition;
 use blockmill_rules::ScriptVerifier;
 use std::sync::atomic::Ordering;
 
@@ -28,9 +30,27 @@ fn is_own(run: &Run<'_>, id: BlockId) -> bool {
     positions.any(|position| run.data.is_own(files.path(position.file)))
 }
 
-/// The lowest block that is retained of a chain that ends at a height.
-pub(crate) fn first_kept(end: u32) -> u32 {
+/// The lowest block that is retained of a chain that ends at a height, or at the limit below it.
+pub(crate) fn first_kept(best_height: u32, limits: &Limits) -> u32 {
+    let end = limits.height_max.unwrap_or(best_height).min(best_height);
     (end + 1).saturating_sub(OF_CHAIN)
+}
+
+/// Writes what disconnecting the next block of the chain needs: the block itself, from the height
+/// `first_kept` on, and its undo data.
+pub(crate) fn keep_and_write_undo<V: ScriptVerifier + 'static>(
+    run: &mut Run<'_>,
+    next: &InFlight<V>,
+    first_kept: u32,
+) -> Result<UndoPosition, ConnectError> {
+    if run.chain.height() >= first_kept.saturating_sub(1) {
+        keep(run, next.id, &next.block)?;
+    }
+    let header = next.block.header();
+    Ok(match &next.record {
+        Some(record) => run.data.append_undo_record(header, record)?,
+        None => run.data.append_undo(header, &next.undo)?,
+    })
 }
 
 /// Keeps a block, if the data directory does not have it.
@@ -47,7 +67,7 @@ pub(crate) fn keep_last<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
 ) -> Result<(), ConnectError> {
-    let last = first_kept(run.chain.height())..=run.chain.height();
+    let last = first_kept(run.chain.height(), &pipeline.limits)..=run.chain.height();
     let ids = last.filter_map(|height| run.chain.active_at(height as usize));
     let is_new = |&id: &BlockId| {
         let entry = run.chain.index().entry(id);
