@@ -19,6 +19,7 @@ use std::path::Path;
 impl DataDir {
     /// The chain that ends in `tip`: the one of the directory's set, which was opened before.
     ///
+    /// # Errors
     /// [`OpenError::File`], or [`OpenError::Damaged`] where headers are missing.
     pub fn blocks(&self, tip: &Tip) -> Result<ChainBlocks, OpenError> {
         self.blocks_with(tip, self.chain_id().params())
@@ -41,6 +42,7 @@ impl DataDir {
 
     /// The times in seconds since 1970 of the blocks of the chain that ends in `tip`, by height.
     ///
+    /// # Errors
     /// As [`blocks`](Self::blocks).
     pub fn block_times(&self, tip: &Tip) -> Result<Vec<u32>, OpenError> {
         let (index, tip_id) = read_index(self, self.chain_id().params(), tip)?;
@@ -62,17 +64,21 @@ fn read_index(directory: &DataDir, params: Params, tip: &Tip) -> Result<(HeaderI
 
 /// The header of the tip of a directory's set. It is among the last of the file, so in most cases
 /// only those are read.
-pub(crate) fn header_of(directory: &DataDir, tip: &Tip) -> Result<Option<Header>, OpenError> {
+pub(crate) fn header_of(directory: &DataDir, tip: &Tip) -> Result<Header, OpenError> {
     const LAST: u64 = 2_000;
     let near = u64::from(tip.height).saturating_sub(LAST) * RECORD as u64;
     for offset in [near, 0] {
         let (headers, _) = read_headers_from(directory, offset)?;
         let found = headers.iter().rfind(|(_, hash, _)| *hash == tip.hash);
         if let Some((header, ..)) = found {
-            return Ok(Some(*header));
+            return Ok(*header);
         }
     }
-    Ok(None)
+    Err(OpenError::Damaged {
+        path: directory.file(HEADERS_FILE),
+        detail: no_tip_header(tip),
+        remedy: Some(Remedy::NewDirectory),
+    })
 }
 
 /// Searches the directory's own blocks, too. Their positions are written when they are next

@@ -24,8 +24,8 @@ pub struct Status {
     pub chain_id: ChainId,
     /// The tip of its set; the genesis block where nothing was connected.
     pub tip: Tip,
-    /// The time in the header of the tip, in seconds since 1970; none where the header is missing.
-    pub tip_time: Option<u32>,
+    /// The time in the header of the tip, in seconds since 1970.
+    pub tip_time: u32,
     /// Coins of the set.
     pub coins: u64,
     /// Whether it has a store yet.
@@ -50,7 +50,7 @@ impl Status {
                 hash: genesis.hash(),
                 height: 0,
             },
-            tip_time: Some(genesis.time),
+            tip_time: genesis.time,
             coins: 0,
             has_store: false,
             disk_bytes: 0,
@@ -69,8 +69,8 @@ impl Status {
         let (directory, commit) = open(path, find_commit)?;
         let tip = commit.and_then(|commit| commit.tip);
         let tip_time = match &tip {
-            Some(tip) if tip.height > 0 => header_of(&directory, tip)?.map(|header| header.time),
-            _ => Some(directory.chain_id().params().genesis.time),
+            Some(tip) if tip.height > 0 => header_of(&directory, tip)?.time,
+            _ => directory.chain_id().params().genesis.time,
         };
         let writer = if_readable(directory.writer())?;
         Ok(Self {

@@ -119,7 +119,7 @@ pub(super) struct Figures {
 fn no_progress(start: &Status) -> Option<Progress> {
     Some(Progress {
         height: start.tip.height,
-        tip_time: start.tip_time?,
+        tip_time: start.tip_time,
         best_height: start.tip.height,
         blocks: 0,
         transactions: 0,
