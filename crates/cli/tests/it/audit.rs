@@ -216,6 +216,7 @@ fn a_data_directory_is_proved() {
     std::fs::rename(site.scratch.join("undo.dat"), data.join("undo.dat")).unwrap();
     // Its blocks have gone away, and are elsewhere.
     std::fs::rename(site.scratch.join("generated"), site.scratch.join("elsewhere")).unwrap();
+    std::fs::remove_dir_all(data.join("kept")).unwrap();
     let gone = run(&mut audit()).ends_with(3).json();
     is(&gone, "incomplete", &["unreadable"]);
     assert!(

@@ -316,6 +316,7 @@ fn what_is_wrong_or_missing_is_named() {
         .says(&["there is no file of undo data (rev*.dat) beside it", "height 70"]);
     // The files that the data directory was made from have gone away.
     std::fs::rename(made.scratch.join("chain"), made.scratch.join("elsewhere")).unwrap();
+    std::fs::remove_dir_all(made.scratch.join("data").join("kept")).unwrap();
     with(made.of_data(), &[])
         .ends_with(3)
         .says(&["is in no block file that is still there"]);

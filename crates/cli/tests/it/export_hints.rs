@@ -115,6 +115,7 @@ fn hints_are_the_unspent_outputs_of_each_block() {
         .ends_with(2)
         .says(&["hints-0"]);
     std::fs::remove_dir_all(&chain.folder).unwrap();
+    std::fs::remove_dir_all(data.join("kept")).unwrap();
     let missing = scratch.join("missing");
     hints(&data, &missing, &[]).ends_with(3).says(&["height 1"]);
     assert!(!missing.exists());
