@@ -68,6 +68,7 @@ struct Trouble {
 impl Trouble {
     /// Notes an error after which the feed tries again.
     ///
+    /// # Errors
     /// The error, where it stays whatever the writer does.
     fn note(&mut self, failure: Failure) -> Result<(), Failure> {
         let may_pass = match &failure {

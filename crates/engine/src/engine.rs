@@ -56,6 +56,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// best chain and flushes. Blocks that break a rule are left out with all that builds on them,
     /// and reported.
     ///
+    /// # Errors
     /// Any [`ConnectError`]. What was flushed before is kept.
     pub fn connect(&mut self, sources: &[PathBuf], observer: &mut dyn Observer) -> Result<ConnectReport, ConnectError> {
         self.connect_with_figures(sources, observer, &mut ())
@@ -63,6 +64,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// As [`connect`](Self::connect); `figures` hears the figures of the run while it goes on.
     ///
+    /// # Errors
     /// As [`connect`](Self::connect).
     pub fn connect_with_figures(
         &mut self,
@@ -76,6 +78,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// As [`connect`](Self::connect), for files that were given before: those are searched that
     /// have changed or are new. Blocks that were rejected stay so.
     ///
+    /// # Errors
     /// As [`connect`](Self::connect).
     pub fn update(
         &mut self,
@@ -169,6 +172,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Writes everything up to the tip to the data directory, durably. The coins stay in the cache
     /// while there is room.
     ///
+    /// # Errors
     /// Any [`ConnectError`]; what was flushed before is kept.
     pub fn flush(&mut self) -> Result<(), ConnectError> {
         let (mut nobody, mut none) = ((), ());
@@ -209,6 +213,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// The coin of an outpoint at the tip; none if it is spent, or never was.
     ///
+    /// # Errors
     /// Any [`StoreError`].
     pub fn coin(&self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         self.coins().peek(outpoint)
@@ -217,6 +222,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Closes the engine. If it has made the folder of the data directory, and no block has come,
     /// the folder is removed. Returns whether that was so.
     ///
+    /// # Errors
     /// [`OpenError`] where a file cannot be removed.
     pub fn close_unused(self) -> Result<bool, OpenError> {
         let Self {

@@ -30,6 +30,7 @@ pub(crate) struct Table<'a> {
 impl Kept {
     /// Of a table that is to end at height `last` of a chain.
     ///
+    /// # Errors
     /// That it would lose what no reorganisation takes away.
     pub(crate) fn of(found: Manifest, table: &Table<'_>, blocks: &ChainBlocks, last: u32) -> Result<Self, Failure> {
         let is_on_chain = |partition: &Partition| {

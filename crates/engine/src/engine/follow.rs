@@ -105,6 +105,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// The observer hears of each block, and [`caught_up`](Observer::caught_up) when the engine
     /// waits. The report is that of the first run, up to there.
     ///
+    /// # Errors
     /// Any [`ConnectError`] of the first run; later those of the data directory. What was flushed
     /// before is kept.
     pub fn follow(

@@ -121,6 +121,7 @@ pub(crate) struct Run<'a> {
 
 /// Starts the threads that validate and prepare flushes: with the caller's, `threads` of them.
 ///
+/// # Errors
 /// The system's, where it makes no more threads.
 pub(crate) fn start_threads(threads: usize) -> std::io::Result<ThreadPool> {
     ThreadPool::new(&ThreadPoolOptions {

@@ -179,7 +179,7 @@ impl Consumers {
         }
         for consumer in &mut self.consumers {
             // A new feed reads everything.
-            if consumer.reading == Reading::Reopened && self.turns % 4 != 0 {
+            if consumer.reading == Reading::Reopened && !self.turns.is_multiple_of(4) {
                 continue;
             }
             match consumer.take(&self.data) {

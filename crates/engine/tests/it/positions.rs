@@ -86,7 +86,9 @@ fn what_has_not_changed_is_not_read_again() {
     let kept = node.file("data/places.dat");
     for wrong in [None, Some(b"no such file")] {
         std::fs::remove_file(&kept).unwrap();
-        wrong.map(|bytes| std::fs::write(&kept, bytes).unwrap());
+        if let Some(bytes) = wrong {
+            std::fs::write(&kept, bytes).unwrap();
+        }
         node = node.restart();
         let (report, read) = connect(&mut node, &folder);
         assert_eq!((report.tip, read.len()), (chain.hash(), 21));
