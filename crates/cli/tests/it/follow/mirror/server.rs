@@ -109,10 +109,12 @@ impl Server {
         self.folder.join("postgres")
     }
 
-    /// The number of a session of the mirror, if it has one.
+    /// The number of the mirror's newest session, if it has one. A session whose client is gone may be
+    /// there beside it.
     pub(super) fn session(&self) -> Option<i32> {
-        let query =
-            "SELECT pid FROM pg_stat_activity WHERE usename = 'mirror' AND application_name = 'blockmill mirror'";
+        let query = "SELECT pid FROM pg_stat_activity
+            WHERE usename = 'mirror' AND application_name = 'blockmill mirror'
+            ORDER BY backend_start DESC LIMIT 1";
         self.client_of("postgres", "postgres")
             .query_opt(query, &[])
             .unwrap()
