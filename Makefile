@@ -31,6 +31,7 @@ help:
 
 # Without Parquet, SQLite and descriptors, whose libraries take four CPU minutes. `make test` builds
 # nothing more for it: its command has other features either way.
+run: OPENSSL :=
 run: deps fetch
 	$(CARGO) build --release -p blockmill-cli --no-default-features --features generate $(CARGO_FLAGS)
 	./target/release/blockmill demo
@@ -104,7 +105,6 @@ SMALL_TARGETS := --lib --bins $(addprefix --test ,it queue in_order pool spawn m
 SMALL_CLI := --test cli-it -- demo:: real_chains:: conformance::
 WITHOUT_KERNEL := --cfg blockmill_without_kernel
 
-without-kernel: OPENSSL := yes
 without-kernel: deps fetch
 	RUSTFLAGS="$(WITHOUT_KERNEL)" $(CARGO) test --release $(SMALL_PACKAGES) $(SMALL_TARGETS) --test engine-it --target-dir target-without-kernel $(CARGO_FLAGS)
 	RUSTFLAGS="$(WITHOUT_KERNEL)" $(CARGO) test --release $(SMALL_PACKAGES) --target-dir target-without-kernel $(CARGO_FLAGS) $(SMALL_CLI)
@@ -128,7 +128,6 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SHARE = $(DESTDIR)$(PREFIX)/share
 
-install: OPENSSL := yes
 install: deps fetch
 	$(CARGO) build --profile dist -p blockmill-cli $(CARGO_FLAGS)
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(SHARE)/man/man1" "$(SHARE)/bash-completion/completions" "$(SHARE)/zsh/site-functions" "$(SHARE)/fish/vendor_completions.d"
@@ -201,11 +200,11 @@ page: deps fetch
 # kernel library, too; Perl, which configures OpenSSL where that is compiled.
 # Homebrew's folder is not among those that a compiler looks into.
 BREW := $(shell brew --prefix 2>/dev/null)
+OPENSSL := yes
 deps:
 	@$(INSTALL_MISSING)
 
 kernel-deps: BOOST := yes
-kernel-deps: OPENSSL := yes
 kernel-deps:
 	@$(INSTALL_MISSING)
 
