@@ -104,7 +104,11 @@ pub fn validate_without_scripts<V: ScriptVerifier, E>(
         },
     )?;
     let asked = AskedInVain::new();
-    let at_height = |height| asked.answer(height, position.median_time_past.and_then(|at| at(height)));
+    let at_height = |height| {
+        // The block's own coins count from its parent.
+        let parent = parent_median_time_past.filter(|_| height + 1 == position.height);
+        asked.answer(height, parent.or_else(|| position.median_time_past?(height)))
+    };
     let context = ConnectContext {
         params: position.params,
         height: position.height,

@@ -254,6 +254,36 @@ fn in_both_forms(
     [verdict(block, &undo.into(), position), found.map(drop)]
 }
 
+/// The lock of a coin that the block makes counts from its parent, whose time is known.
+#[test]
+fn a_lock_by_time_of_an_own_coin_needs_no_other_time() {
+    let params = regtest();
+    let facts = HeaderFacts {
+        median_time_past: Some(TIME - 100),
+        ..HeaderFacts::default()
+    };
+    let position = BlockPosition {
+        facts,
+        ..BlockPosition::at_height(&params, HEIGHT)
+    };
+    let first = spend_any(outpoint(1), 900);
+    let made = OutPoint::new(first.compute_txid(), 0);
+    let found = |units: u32| {
+        let mut locked = spend_any(made, 800);
+        locked.version = transaction::Version::TWO;
+        locked.input[0].sequence = Sequence(BY_TIME | units);
+        let own = Coin {
+            value: 900,
+            ..coin(HEIGHT, false)
+        };
+        in_both_forms(&block([first.clone(), locked]), &[coin(50, false), own], &position)
+    };
+    assert_eq!(found(0), [Ok(()), Ok(())]);
+    for found in found(1) {
+        assert_eq!(reason(found), ("bad-txns-nonfinal".to_owned(), Some(2), None));
+    }
+}
+
 /// A coin that the block does not make itself is of a lower block.
 #[test]
 fn a_coin_is_of_a_lower_height_than_the_block() {
