@@ -113,8 +113,8 @@ blockmill_coins *blockmill_coins_new(void);
 blockmill_coins *blockmill_coins_new_in_order(void);
 /* The same, from undo data in Bitcoin Core's form. */
 blockmill_coins *blockmill_coins_from_undo(const uint8_t *undo, size_t length);
-/* Adds a coin by outpoint. `value` is in satoshi, `height` that of the block that made it, below 2^31,
- * `is_coinbase` whether that was in its coinbase. */
+/* Adds a coin by outpoint, in place of an earlier one of the same outpoint. `value` is in satoshi, `height`
+ * that of the block that made it, below 2^31, `is_coinbase` whether that was in its coinbase. */
 int blockmill_coins_add(blockmill_coins *coins, const uint8_t *txid, uint32_t vout, int64_t value,
                         uint32_t height, int is_coinbase, const uint8_t *script, size_t length);
 /* Adds the coin of the next input in block order. Height 0 is an unknown height, and such a coin counts as
