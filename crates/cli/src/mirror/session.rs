@@ -171,7 +171,7 @@ impl Mirror {
         Ok(state)
     }
 
-    /// Loads the coins of the set that the load began with, or of the newest one.
+    /// Loads the coins of the set that the load began with, or of the durable tip.
     fn load_coins(
         &self,
         connection: &mut Connection<'_>,
@@ -183,11 +183,14 @@ impl Mirror {
         let set = match self.set_at(&state.tip, meter)? {
             Some(set) => set,
             None => {
-                let set = UtxoSet::open(&self.data, self.threads)?;
+                let tip = self.tip()?;
                 let text = "the set that the load began with is gone; it begins anew";
-                log::info("mirror_begins_anew", text, json!({"height": set.tip().height}));
-                state.begin_anew(connection, &self.schema, set.tip())?;
-                set
+                log::info("mirror_begins_anew", text, json!({"height": tip.height}));
+                state.begin_anew(connection, &self.schema, tip)?;
+                self.set_at(&tip, meter)?.ok_or_else(|| {
+                    let (data, height) = (self.data.display(), tip.height);
+                    Failure::Behind(format!("the set of {data} has left height {height} during the load"))
+                })?
             }
         };
         load.coins(connection, &set, &mut |coins, share| meter.coins(coins, share))
