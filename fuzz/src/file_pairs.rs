@@ -6,8 +6,9 @@ use crate::block_tree::{PARAMS, Rules, Tree};
 use crate::input::Input;
 use crate::scratch::SCRATCH;
 use blockmill_block::undo::write_record;
-use blockmill_block::{BlockUndo, CoinRef};
+use blockmill_block::{BlockHash, BlockUndo, CoinRef};
 use blockmill_blockfiles::XorKey;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Most files of blocks.
@@ -52,6 +53,8 @@ pub struct Pairs {
     pub copies: Vec<Copy>,
     /// Whether every undo record has the coins of the only block that it can belong to.
     pub is_truthful: bool,
+    /// The blocks with an undo record of their own coins.
+    pub with_undo: BTreeSet<BlockHash>,
     /// Blocks that are always there.
     first: usize,
 }
@@ -69,6 +72,7 @@ impl Pairs {
             key: XorKey::new(key),
             copies: Vec::new(),
             is_truthful: true,
+            with_undo: BTreeSet::new(),
         };
         pairs.begin_file(flags & 2 == 0);
         for node in 1..pairs.tree.nodes.len() {
@@ -131,7 +135,20 @@ impl Pairs {
     /// Writes a block's undo record beside the last file.
     pub fn put_undo(&mut self, node: usize) {
         let undo = self.tree.nodes[node].undo.clone();
+        if self.last().undo.is_some() {
+            self.with_undo.insert(self.tree.nodes[node].hash);
+        }
         self.put_undo_record(node, &undo);
+    }
+
+    /// Whether a block and all below it have undo records. The first block needs none.
+    pub fn has_undo_up_to(&self, tip: &BlockHash) -> bool {
+        let nodes = &self.tree.nodes;
+        let mut node = nodes.iter().position(|node| node.hash == *tip).expect("it is in the tree");
+        while node > 0 && self.with_undo.contains(&nodes[node].hash) {
+            node = nodes[node].parent;
+        }
+        node == 0
     }
 
     fn put_undo_record(&mut self, node: usize, undo: &BlockUndo) {

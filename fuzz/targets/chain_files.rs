@@ -13,6 +13,9 @@
 //!   says of the wholeness what `verify` does;
 //! - an audit proves the chain's set then, and never another one.
 //!
+//! Readers of files follow the undo data to the chain that the node has connected. `connect` validates
+//! instead, so its tip may be another one, with a block below it that has no undo data.
+//!
 //! Not compared with `connect` is a chain with false undo data, or with that of siblings, which
 //! have the same parent: undo data is taken for true by all but the audit.
 
@@ -269,11 +272,13 @@ fn run(data: &[u8]) {
         return;
     }
     let (connected, coins) = bounded("connect", ENGINE_PEAK_BASE, length, || connect(&sources, threads));
+    let tip = exported.blocks.hash(height).expect("it is the last one");
+    if (is_proved || is_sound) && connected.tip != tip {
+        assert!(!pairs.has_undo_up_to(&connected.tip));
+        return;
+    }
     if is_proved || is_sound {
-        assert_eq!(
-            (connected.height, connected.tip),
-            (height, exported.blocks.hash(height).expect("it is the last one"))
-        );
+        assert_eq!(connected.height, height);
         assert_eq!(coins, replayed.coins);
     }
     if is_sound {
