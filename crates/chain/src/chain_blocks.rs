@@ -251,7 +251,7 @@ impl ChainBlocks {
     /// Has a block be read from a file in this folder only if it lies in no other.
     pub fn put_last(&mut self, folder: &Path) {
         self.last_folder = std::fs::canonicalize(folder).ok();
-        self.add_copies(Vec::new());
+        self.sort_copies();
     }
 
     fn add_copies(&mut self, records: Vec<Record>) {
@@ -269,6 +269,10 @@ impl ChainBlocks {
                 rank: 0,
             })
         }));
+        self.sort_copies();
+    }
+
+    fn sort_copies(&mut self) {
         let is_last = |&file: &u32| {
             let folder = self.files.path(file).parent();
             self.last_folder.is_some() && folder == self.last_folder.as_deref()

@@ -101,6 +101,17 @@ fn transactions_lie_where_their_rows_say() {
     run(command.arg(&data).arg("--out").arg(&out)).ends_with(0);
     let beside = std::fs::read_to_string(out.join("positions.jsonl")).unwrap();
     assert_eq!(lines(&beside), of_data);
+    // A retained copy goes away in time. No row names it, whatever order the names of folders have.
+    let (later, data) = (own.with_file_name("later"), scratch.join("early"));
+    std::fs::rename(own, &later).unwrap();
+    let mut command = blockmill();
+    command
+        .args(["connect", "--network", "regtest", "--blocks"])
+        .arg(&later);
+    run(command.arg("--data").arg(&data)).ends_with(0);
+    assert!(data.join("kept/blk00000.dat").exists());
+    let of_data = positions(&["--data", data.to_str().unwrap()]);
+    assert_eq!(check(&of_data, &blocks), [later.join("blk00000.dat")]);
 }
 
 /// The first copy of some blocks is damaged, in the one of two folders or the other.
