@@ -196,6 +196,8 @@ def test_a_feed_that_follows_waits_for_what_cannot_be_read(
     shutil.copytree(small.blocks, blocks)
     own = Data(Site(tmp_path, small.network), folder)
     own.connect(folder, "--stop-at-height", "100")
+    # Retained blocks could be read.
+    shutil.rmtree(folder / "kept")
     feed = blockmill.open(folder).feed(90, follow=True)
     heights: queue.Queue[int] = queue.Queue()
 
@@ -231,6 +233,7 @@ def test_a_feed_that_follows_waits_for_what_cannot_be_read(
     assert taken(60) == list(range(101, 161))
     # Without `follow` it is an error.
     blocks.rename(away)
+    shutil.rmtree(folder / "kept")
     with pytest.raises(blockmill.FileError, match="in no block file"):
         list(blockmill.open(folder).feed(90))
 
