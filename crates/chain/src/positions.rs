@@ -19,7 +19,7 @@
 //! A change shows in the times of a file only if they differ from those before it. File systems have
 //! times in grains (FAT of 2 s, many network drives of 1 s), by a clock that may be another machine's.
 //! So a search is trusted only once the file is *settled*: seen with the same length and times
-//! [`SETTLED_AFTER`] before the search, by the clock of this machine alone, or older than another
+//! `SETTLED_AFTER` before the search, by the clock of this machine alone, or older than another
 //! file of its file system. Until then it is searched again.
 //!
 //! Nothing rests on this file: whatever is wrong with it, the block files are searched, and a block
