@@ -136,6 +136,23 @@ pub trait Disk: Send + Sync + fmt::Debug {
             None => Ok(()),
         }
     }
+
+    /// Replaces the content of a file, durably. After a power cut the file has its old content or
+    /// the new one. The new content is written to a file whose name ends in `.new`.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let mut new = path.as_os_str().to_owned();
+        new.push(".new");
+        let new = Path::new(&new);
+        let file = self.open(new, Open::Empty)?;
+        file.write_all_at(content, 0)?;
+        // Before the rename: a power cut must not leave the name with an empty file.
+        file.sync_data()?;
+        self.rename(new, path)?;
+        self.sync_name(path)
+    }
 }
 
 /// The file system of the operating system.

@@ -5,7 +5,7 @@ use crate::files::{HEADERS_FILE, META_FILE};
 use crate::headers_file::came_with_snapshot;
 use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, Network, hex};
-use blockmill_blockfiles::disk::{Disk, Open};
+use blockmill_blockfiles::disk::Disk;
 use blockmill_blockfiles::{FileError, find_regular};
 use blockmill_rules::Params;
 use serde::{Deserialize, Serialize};
@@ -224,16 +224,9 @@ pub(super) fn write_meta(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Resu
         checksum: None,
     };
     let path = directory.join(META_FILE);
-    let temporary = directory.join("meta.json.new");
     let mut write = || -> std::io::Result<()> {
         meta.checksum = Some(meta.checksum()?);
-        let text = serde_json::to_string_pretty(&meta)?;
-        let file = disk.open(&temporary, Open::Empty)?;
-        file.write_all_at(text.as_bytes(), 0)?;
-        // Before the rename: a power cut must not leave the name with an empty file.
-        file.sync_data()?;
-        disk.rename(&temporary, &path)?;
-        disk.sync_directory(directory)
+        disk.replace(&path, serde_json::to_string_pretty(&meta)?.as_bytes())
     };
     write().map_err(file_error(&path))
 }

@@ -570,6 +570,27 @@ mod tests {
     }
 
     #[test]
+    fn a_replaced_file_is_whole_at_each_cut_and_new_at_the_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        let disk = JournalDisk::new(Failing::Nothing);
+        disk.replace(&path, b"old").unwrap();
+        let before = disk.steps().len();
+        disk.replace(&path, b"new, and longer").unwrap();
+        let steps = disk.steps();
+        let mut seen = Vec::new();
+        for count in before..=steps.len() {
+            for cut in [Cut::Kill, Cut::Power, Cut::Torn(count as u64)] {
+                let content = files_after(&steps, count, cut).remove(&path).unwrap();
+                assert!([&b"old"[..], b"new, and longer"].contains(&&content[..]), "{content:?}");
+                seen.push(content);
+            }
+        }
+        assert!(seen.starts_with(&vec![b"old".to_vec(); 3]));
+        assert!(seen.ends_with(&vec![b"new, and longer".to_vec(); 3]));
+    }
+
+    #[test]
     fn a_folder_replaces_an_empty_one() {
         let directory = tempfile::tempdir().unwrap();
         let (old, new) = (directory.path().join("old"), directory.path().join("new"));

@@ -24,7 +24,6 @@ use blockmill_tables::event::Event;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 use std::fmt::Display;
-use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -174,15 +173,10 @@ impl Runner<'_> {
 
     /// Notes the block that was handled last, durably.
     fn note(&self, handled: &Tip) -> Result<(), Failure> {
-        let (path, new) = (path(self.data), self.data.join(format!("{CURSOR_FILE}.new")));
-        let written = File::create(&new).and_then(|mut file| {
-            writeln!(file, "{}", handled.hash)?;
-            file.sync_data()?;
-            fs::rename(&new, &path)?;
-            // The next event must not be delivered while a power loss may still bring the old
-            // name back: events would then be delivered again from further back than the last.
-            SystemDisk.sync_name(&path)
-        });
+        let path = path(self.data);
+        // The next event must not be delivered while a power loss may still bring the old content
+        // back: events would then be delivered again from further back than the last.
+        let written = SystemDisk.replace(&path, format!("{}\n", handled.hash).as_bytes());
         written.map_err(Failure::file(&path))
     }
 }
