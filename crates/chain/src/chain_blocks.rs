@@ -86,13 +86,13 @@ pub struct ChainBlocks {
 
 impl ChainBlocks {
     /// The chain of a data directory that ends in `tip`, a block of the index. Its blocks were
-    /// connected, so they are valid. `undo` has its undo data, `found` says where its blocks are.
+    /// connected, so they are valid. `undo` has its undo data. [`find_blocks`](Self::find_blocks) says
+    /// where the blocks are.
     #[must_use]
-    pub fn connected(index: HeaderIndex, tip: BlockId, undo: Option<UndoLog>, found: &FoundPositions) -> Self {
+    pub fn connected(index: HeaderIndex, tip: BlockId, undo: Option<UndoLog>) -> Self {
         let mut blocks = Self::up_to(index, tip);
         blocks.is_connected = true;
         blocks.undo = undo;
-        blocks.find_blocks(found);
         blocks
     }
 
@@ -248,10 +248,10 @@ impl ChainBlocks {
         self.add_copies(records);
     }
 
-    /// Has a block be read from a file in this folder only if it lies in no other.
+    /// Blocks that are found from now on are read from a file in this folder only if they are in no
+    /// other file.
     pub fn put_last(&mut self, folder: &Path) {
         self.last_folder = std::fs::canonicalize(folder).ok();
-        self.sort_copies();
     }
 
     fn add_copies(&mut self, records: Vec<Record>) {
@@ -269,10 +269,6 @@ impl ChainBlocks {
                 rank: 0,
             })
         }));
-        self.sort_copies();
-    }
-
-    fn sort_copies(&mut self) {
         let is_last = |&file: &u32| {
             let folder = self.files.path(file).parent();
             self.last_folder.is_some() && folder == self.last_folder.as_deref()

@@ -34,9 +34,10 @@ impl DataDir {
         let undo = open_undo(&self.file(UNDO_FILE))?;
         let mut found = FoundPositions::read(&self.file(POSITIONS_FILE))?;
         search_own_blocks(self, magic, &mut found)?;
-        let mut blocks = ChainBlocks::connected(index, tip_id, undo, &found);
-        // These copies go away in time.
+        let mut blocks = ChainBlocks::connected(index, tip_id, undo);
+        // These copies are deleted in time.
         blocks.put_last(&self.file(KEPT_FOLDER));
+        blocks.find_blocks(&found);
         Ok(blocks)
     }
 
@@ -46,7 +47,7 @@ impl DataDir {
     /// As [`blocks`](Self::blocks).
     pub fn block_times(&self, tip: &Tip) -> Result<Vec<u32>, OpenError> {
         let (index, tip_id) = read_index(self, self.chain_id().params(), tip)?;
-        let blocks = ChainBlocks::connected(index, tip_id, None, &FoundPositions::default());
+        let blocks = ChainBlocks::connected(index, tip_id, None);
         Ok(blocks.times())
     }
 }

@@ -76,7 +76,7 @@ impl FeedChain {
         let index = HeaderIndex::new(directory.chain_id().params());
         let genesis = index.genesis();
         let mut chain = Self {
-            blocks: ChainBlocks::connected(index, genesis, None, &FoundPositions::default()),
+            blocks: ChainBlocks::connected(index, genesis, None),
             path: path.to_owned(),
             headers_at: 0,
             positions: PositionsReader::new(directory.file(POSITIONS_FILE)),
