@@ -105,9 +105,12 @@ pub fn validate_without_scripts<V: ScriptVerifier, E>(
     )?;
     let asked = AskedInVain::new();
     let at_height = |height| {
-        // The block's own coins count from its parent.
-        let parent = parent_median_time_past.filter(|_| height + 1 == position.height);
-        asked.answer(height, parent.or_else(|| position.median_time_past?(height)))
+        // A lock on a coin that the block itself creates counts from its parent.
+        let known = match height + 1 == position.height {
+            true => parent_median_time_past,
+            false => position.median_time_past.and_then(|at| at(height)),
+        };
+        asked.answer(height, known)
     };
     let context = ConnectContext {
         params: position.params,
