@@ -54,7 +54,7 @@ pub struct Pairs {
     /// Whether every undo record has the coins of the only block that it can belong to.
     pub is_truthful: bool,
     /// The blocks with an undo record of their own coins.
-    pub with_undo: BTreeSet<BlockHash>,
+    with_undo: BTreeSet<BlockHash>,
     /// Blocks that are always there.
     first: usize,
 }

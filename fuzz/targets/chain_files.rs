@@ -13,8 +13,9 @@
 //!   says of the wholeness what `verify` does;
 //! - an audit proves the chain's set then, and never another one.
 //!
-//! Readers of files follow the undo data to the chain that the node has connected. `connect` validates
-//! instead, so its tip may be another one, with a block below it that has no undo data.
+//! Readers of block files take the chain that the node has connected, as undo data shows it.
+//! `connect` validates blocks instead, so it may end on another branch of equal work, in which some
+//! block has no undo data.
 //!
 //! Not compared with `connect` is a chain with false undo data, or with that of siblings, which
 //! have the same parent: undo data is taken for true by all but the audit.
