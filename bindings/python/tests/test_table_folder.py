@@ -226,8 +226,14 @@ def test_what_is_not_its_own_is_refused(client: Client, small: Site, tmp_path: P
     with pytest.raises(blockmill.UsageError, match="another process is writing it"):
         export(client, small, tmp_path, 50, True)
     table.close()
-    # Of several tables, all are checked before one is removed.
     export(client, small, tmp_path, 50)
+    # A manifest without a checksum is one, as it is for the command.
+    manifest = json.loads((folder / MANIFEST).read_text())
+    del manifest["checksum"]
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(blockmill.UsageError, match="there is a table already"):
+        export(client, small, tmp_path, 50)
+    # Of several tables, all are checked before one is removed.
     (tmp_path / "positions").mkdir()
     (tmp_path / "positions" / "rows.parquet").write_text("mine")
     before = seen(folder)
