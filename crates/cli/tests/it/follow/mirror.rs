@@ -30,9 +30,12 @@ fn steps() -> usize {
 }
 
 fn mirror_command(data: &Path, server: &Server) -> Command {
+    mirror_to(data, &server.url())
+}
+
+fn mirror_to(data: &Path, url: &str) -> Command {
     let mut command = blockmill();
-    command.arg("mirror").arg("--data").arg(data);
-    command.args(["--to", &server.url()]);
+    command.arg("mirror").arg("--data").arg(data).args(["--to", url]);
     command
 }
 

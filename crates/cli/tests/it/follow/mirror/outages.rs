@@ -4,7 +4,7 @@
 use super::super::{PATIENCE, Place, Running, stop};
 use super::limits::{connect, connected, wait_for_tip};
 use super::server::{DATABASE, ROLE, Server};
-use super::{TABLES, begin, check_table, kill, log_of, mirror_command};
+use super::{TABLES, begin, check_table, kill, log_of, mirror_command, mirror_to};
 use crate::common::{Scratch, blockmill, run};
 use crate::follow::node::Node;
 use std::fs::File;
@@ -333,13 +333,10 @@ fn a_session_on_a_dead_link_is_ended_by_the_next_one() {
     let scratch = Scratch::new();
     let (place, node) = connected(&scratch);
     let begin = |place: &Path, log: &Path, follow: &[&str]| {
-        let mut command = blockmill();
-        command.arg("mirror").arg("--data").arg(place).args(follow);
         let timeouts = "tcp_user_timeout=2&keepalives_idle=1&keepalives_interval=1&connect_timeout=1";
-        command.args([
-            "--to",
-            &format!("postgresql://{ROLE}@{}:{port}/{DATABASE}?{timeouts}", Link::ADDRESS),
-        ]);
+        let url = format!("postgresql://{ROLE}@{}:{port}/{DATABASE}?{timeouts}", Link::ADDRESS);
+        let mut command = mirror_to(place, &url);
+        command.args(follow);
         let log = File::options().create(true).append(true).open(log).unwrap();
         Running::of(link.across(&command).stdout(Stdio::null()).stderr(log))
     };
@@ -376,7 +373,7 @@ fn a_session_on_a_dead_link_is_ended_by_the_next_one() {
     assert_eq!(next.0.wait().unwrap().code(), Some(0));
 }
 
-/// Forwards connections to a server. It does not tell the server when a client has gone.
+/// Proxy that keeps the server's side of a connection open after its client has closed.
 fn forward(listener: &TcpListener, socket: &Path) {
     while let Ok((client, _)) = listener.accept() {
         let server = UnixStream::connect(socket).unwrap();
@@ -396,10 +393,9 @@ fn a_session_of_a_process_that_is_gone_is_ended() {
     let port = listener.local_addr().unwrap().port();
     let socket = server.folder().join(".s.PGSQL.5432");
     std::thread::spawn(move || forward(&listener, &socket));
-    let mut command = blockmill();
-    command.args(["mirror", "--follow", "--data"]).arg(&place.data);
-    command.args(["--to", &format!("postgresql://{ROLE}@127.0.0.1:{port}/{DATABASE}")]);
-    let mut mirror = Running::of(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    let mut command = mirror_to(&place.data, &format!("postgresql://{ROLE}@127.0.0.1:{port}/{DATABASE}"));
+    let command = command.arg("--follow").stdout(Stdio::null()).stderr(Stdio::null());
+    let mut mirror = Running::of(command);
     wait_for_tip(&server, &node);
     let session = server.session();
     kill(&mut mirror);
@@ -486,12 +482,8 @@ fn a_host_that_does_not_answer_is_passed_over() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("127.0.0.1:{}", silent.local_addr().unwrap().port());
     let mirror = |hosts: &str| {
-        let mut command = blockmill();
-        command.arg("mirror").arg("--data").arg(&place.data);
-        run(command.args([
-            "--to",
-            &format!("postgresql://{ROLE}@{hosts}/{DATABASE}?connect_timeout=1"),
-        ]))
+        let url = format!("postgresql://{ROLE}@{hosts}/{DATABASE}?connect_timeout=1");
+        run(&mut mirror_to(&place.data, &url))
     };
     mirror(&silent).ends_with(4).says(&["127.0.0.1:", "does not answer"]);
     let folder = server.folder().display().to_string().replace('/', "%2F");
@@ -519,12 +511,8 @@ fn a_host_gets_no_password_of_another_one() {
     let port = listener.local_addr().unwrap().port();
     let passwords = scratch.write("passwords", b"localhost:1:*:*:hunter2\n");
     std::fs::set_permissions(&passwords, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let mut command = blockmill();
-    command.arg("mirror").arg("--data").arg(scratch.join("data"));
-    command.args([
-        "--to",
-        &format!("postgresql://me@localhost:1,127.0.0.1:{port}/d?sslmode=disable"),
-    ]);
+    let url = format!("postgresql://me@localhost:1,127.0.0.1:{port}/d?sslmode=disable");
+    let mut command = mirror_to(&scratch.join("data"), &url);
     command.env("PGPASSFILE", &passwords).env_remove("PGPASSWORD");
     let (sent, refused) = std::thread::scope(|scope| {
         let sent = scope.spawn(|| password_sent_to(&listener));
@@ -544,10 +532,7 @@ fn an_encoding_that_lacks_a_character_is_named() {
     std::fs::rename(&place.data, &named).unwrap();
     place.data = named;
     server.administer("CREATE DATABASE latin OWNER mirror ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
-    let mut command = blockmill();
-    command.arg("mirror").arg("--data").arg(&place.data);
-    command.args(["--to", &server.url().replace(DATABASE, "latin")]);
-    run(&mut command)
+    run(&mut mirror_to(&place.data, &server.url().replace(DATABASE, "latin")))
         .ends_with(2)
         .says(&["latin", "LATIN1", "\u{434}\u{430}", "ENCODING 'UTF8'"]);
 }
