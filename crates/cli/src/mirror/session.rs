@@ -189,7 +189,10 @@ impl Mirror {
                 state.begin_anew(connection, &self.schema, tip)?;
                 self.set_at(&tip, meter)?.ok_or_else(|| {
                     let (data, height) = (self.data.display(), tip.height);
-                    Failure::Behind(format!("the set of {data} has left height {height} during the load"))
+                    Failure::Behind(format!(
+                        "{data} no longer has the set at height {height}, that of its last durable commit; run connect, \
+                         then the same call again"
+                    ))
                 })?
             }
         };
