@@ -69,20 +69,15 @@ pub struct UtxoStats {
 
 /// Computes the figures of a set, coin by coin.
 pub struct StatsBuilder {
-    hashes: Hashes,
     serialized: Sha256d,
-    muhash: Option<MuHash>,
-    previous: Option<Txid>,
-    txouts: u64,
-    bogosize: u64,
-    transactions: u64,
-    total_amount: i128,
-    preimage: Vec<u8>,
+    /// Of all coins that were added. Its preimages are empty between two calls.
+    total: StatsPart,
 }
 
 /// What a part of a set adds to its figures. Several threads may compute parts at once; a
 /// [`StatsBuilder`] takes them in order.
 pub struct StatsPart {
+    hashes: Hashes,
     /// What `hash_serialized_3` is computed of.
     preimages: Vec<u8>,
     muhash: Option<MuHash>,
@@ -97,36 +92,47 @@ pub struct StatsPart {
 impl StatsPart {
     /// The part with these coins, which are sorted as for [`StatsBuilder::add`].
     pub fn new(hashes: Hashes, coins: &[(OutPoint, Coin)]) -> Self {
-        let mut part = Self {
-            preimages: match hashes.has_serialized() {
-                true => Vec::with_capacity(coins.len() * PREIMAGE_BYTES),
-                false => Vec::new(),
-            },
+        let mut part = Self::empty(hashes);
+        if hashes.has_serialized() {
+            part.preimages.reserve(coins.len() * PREIMAGE_BYTES);
+        }
+        for (outpoint, coin) in coins {
+            part.add(outpoint, coin);
+        }
+        part
+    }
+
+    fn empty(hashes: Hashes) -> Self {
+        Self {
+            hashes,
+            preimages: Vec::new(),
             muhash: hashes.has_muhash().then(MuHash::new),
-            first: coins.first().map(|(outpoint, _)| outpoint.txid),
+            first: None,
             last: None,
-            txouts: coins.len() as u64,
+            txouts: 0,
             bogosize: 0,
             transactions: 0,
             total_amount: 0,
-        };
-        for (outpoint, coin) in coins {
-            let start = part.preimages.len();
-            if hashes != Hashes::Neither {
-                coin.write_hash_preimage(outpoint, &mut part.preimages);
-            }
-            if let Some(muhash) = &mut part.muhash {
-                muhash.insert(&part.preimages[start..]);
-            }
-            if !hashes.has_serialized() {
-                // MuHash has taken it, and nobody else wants it.
-                part.preimages.clear();
-            }
-            part.transactions += u64::from(part.last.replace(outpoint.txid) != Some(outpoint.txid));
-            part.bogosize += bogosize(&coin.script_pubkey);
-            part.total_amount += i128::from(coin.value);
         }
-        part
+    }
+
+    fn add(&mut self, outpoint: &OutPoint, coin: &Coin) {
+        let start = self.preimages.len();
+        if self.hashes != Hashes::Neither {
+            coin.write_hash_preimage(outpoint, &mut self.preimages);
+        }
+        if let Some(muhash) = &mut self.muhash {
+            muhash.insert(&self.preimages[start..]);
+        }
+        if !self.hashes.has_serialized() {
+            // MuHash has taken it, and nothing else needs it.
+            self.preimages.clear();
+        }
+        self.first.get_or_insert(outpoint.txid);
+        self.transactions += u64::from(self.last.replace(outpoint.txid) != Some(outpoint.txid));
+        self.txouts += 1;
+        self.bogosize += bogosize(&coin.script_pubkey);
+        self.total_amount += i128::from(coin.value);
     }
 
     /// Number of its coins.
@@ -139,53 +145,33 @@ impl StatsBuilder {
     /// A set without coins.
     pub fn new(hashes: Hashes) -> Self {
         Self {
-            hashes,
             serialized: Sha256d::new(),
-            muhash: hashes.has_muhash().then(MuHash::new),
-            previous: None,
-            txouts: 0,
-            bogosize: 0,
-            transactions: 0,
-            total_amount: 0,
-            preimage: Vec::new(),
+            total: StatsPart::empty(hashes),
         }
     }
 
     /// Adds a coin. Coins must come sorted by transaction id, then by output index.
     pub fn add(&mut self, outpoint: &OutPoint, coin: &Coin) {
-        self.preimage.clear();
-        if self.hashes != Hashes::Neither {
-            coin.write_hash_preimage(outpoint, &mut self.preimage);
-        }
-        if self.hashes.has_serialized() {
-            self.serialized.update(&self.preimage);
-        }
-        if let Some(muhash) = &mut self.muhash {
-            muhash.insert(&self.preimage);
-        }
-        if self.previous != Some(outpoint.txid) {
-            self.previous = Some(outpoint.txid);
-            self.transactions += 1;
-        }
-        self.txouts += 1;
-        self.bogosize += bogosize(&coin.script_pubkey);
-        self.total_amount += i128::from(coin.value);
+        self.total.add(outpoint, coin);
+        self.serialized.update(&self.total.preimages);
+        self.total.preimages.clear();
     }
 
     /// Adds the coins of a part, which come after those that were added.
     pub fn add_part(&mut self, part: &StatsPart) {
         // This hash depends on the order, so it cannot be computed in parts.
         self.serialized.update(&part.preimages);
-        if let (Some(muhash), Some(other)) = (&mut self.muhash, &part.muhash) {
+        let total = &mut self.total;
+        if let (Some(muhash), Some(other)) = (&mut total.muhash, &part.muhash) {
             muhash.merge(other);
         }
         // A transaction may have coins in both.
-        let shared = part.first.is_some() && part.first == self.previous;
-        self.transactions += part.transactions - u64::from(shared);
-        self.previous = part.last.or(self.previous);
-        self.txouts += part.txouts;
-        self.bogosize += part.bogosize;
-        self.total_amount += part.total_amount;
+        let shared = part.first.is_some() && part.first == total.last;
+        total.transactions += part.transactions - u64::from(shared);
+        total.last = part.last.or(total.last);
+        total.txouts += part.txouts;
+        total.bogosize += part.bogosize;
+        total.total_amount += part.total_amount;
     }
 
     /// Adds all coins of an iterator, which must be sorted as for [`add`](Self::add).
@@ -205,15 +191,16 @@ impl StatsBuilder {
 
     /// The figures of the set at `tip`.
     pub fn finish(self, tip: &Tip) -> UtxoStats {
+        let total = self.total;
         UtxoStats {
             height: tip.height,
             best_block: tip.hash,
-            txouts: self.txouts,
-            bogosize: self.bogosize,
-            transactions: self.transactions,
-            total_amount: self.total_amount,
+            txouts: total.txouts,
+            bogosize: total.bogosize,
+            transactions: total.transactions,
+            total_amount: total.total_amount,
             hash_serialized_3: BlockHash(self.serialized.finalize()),
-            muhash: self.muhash.map(|muhash| BlockHash(muhash.finalize())),
+            muhash: total.muhash.map(|muhash| BlockHash(muhash.finalize())),
         }
     }
 }
