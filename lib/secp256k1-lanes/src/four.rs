@@ -154,14 +154,6 @@ impl<M: Multiplier<Self>> Word for Four<M> {
         Self::new(compute!(_mm256_or_si256(self.0, other.0)))
     }
     #[inline(always)]
-    fn shift_left<const BITS: u32>(self) -> Self {
-        self.shift_left_by(BITS)
-    }
-    #[inline(always)]
-    fn shift_right<const BITS: u32>(self) -> Self {
-        self.shift_right_by(BITS)
-    }
-    #[inline(always)]
     fn shift_right_signed<const BITS: u32>(self) -> Self {
         // AVX2 has no such shift of 64 bits. The sign comes down as a bit, and the bits above it
         // are its copies.

@@ -180,14 +180,6 @@ impl Word for Neon {
         Self(compute!(vorrq_u64(self.0, other.0)))
     }
     #[inline(always)]
-    fn shift_left<const BITS: u32>(self) -> Self {
-        self.shift_left_by(BITS)
-    }
-    #[inline(always)]
-    fn shift_right<const BITS: u32>(self) -> Self {
-        self.shift_right_by(BITS)
-    }
-    #[inline(always)]
     fn shift_right_signed<const BITS: u32>(self) -> Self {
         // To the right is to the left by a negative number.
         compute!({

@@ -104,13 +104,19 @@ pub(crate) trait Word: Copy + Debug {
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
     /// No bit that is set may be lost.
-    fn shift_left<const BITS: u32>(self) -> Self;
+    #[inline(always)]
+    fn shift_left<const BITS: u32>(self) -> Self {
+        self.shift_left_by(BITS)
+    }
     /// Bits above 2^64 are lost.
     #[inline(always)]
     fn shift_left_wrapping<const BITS: u32>(self) -> Self {
         self.shift_left::<BITS>()
     }
-    fn shift_right<const BITS: u32>(self) -> Self;
+    #[inline(always)]
+    fn shift_right<const BITS: u32>(self) -> Self {
+        self.shift_right_by(BITS)
+    }
     /// The sign is copied into the bits that become free.
     fn shift_right_signed<const BITS: u32>(self) -> Self;
     /// Bits above 2^64 are lost.
