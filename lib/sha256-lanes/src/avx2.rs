@@ -22,23 +22,9 @@ impl Avx2 {
 
 const LANES: usize = 8;
 
-impl Lanes<LANES> for Avx2 {
-    #[inline]
-    fn compress(self, states: &mut States<LANES>, blocks: &[&Block; LANES]) {
-        // SAFETY: `detect` has seen the instructions.
-        unsafe { compress(states, blocks) }
-    }
-
-    #[inline]
-    fn double_blocks(self, messages: &[&Block; LANES]) -> [[u8; 32]; LANES] {
-        // SAFETY: `detect` has seen the instructions.
-        unsafe { double_blocks(messages) }
-    }
-}
-
 type Vector = __m256i;
 
-define_rounds!("avx2");
+define_rounds!(Avx2, "avx2");
 
 #[inline]
 #[target_feature(enable = "avx2")]

@@ -23,23 +23,9 @@ impl Avx512 {
 
 const LANES: usize = 16;
 
-impl Lanes<LANES> for Avx512 {
-    #[inline]
-    fn compress(self, states: &mut States<LANES>, blocks: &[&Block; LANES]) {
-        // SAFETY: `detect` has seen the instructions.
-        unsafe { compress(states, blocks) }
-    }
-
-    #[inline]
-    fn double_blocks(self, messages: &[&Block; LANES]) -> [[u8; 32]; LANES] {
-        // SAFETY: `detect` has seen the instructions.
-        unsafe { double_blocks(messages) }
-    }
-}
-
 type Vector = __m512i;
 
-define_rounds!("avx512f,avx512bw");
+define_rounds!(Avx512, "avx512f,avx512bw");
 
 #[inline]
 #[target_feature(enable = "avx512f")]

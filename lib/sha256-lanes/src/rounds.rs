@@ -1,12 +1,27 @@
 //! The rounds of SHA-256 over vectors of 32-bit words, one lane in each element. FIPS 180-4,
 //! section 6.2.2, has the names.
 //!
-//! The macro defines functions for one instruction set, in a module that has these, all of the same
-//! instruction set: the type `Vector`, `splat`, `add`, `rotate`, `shift`, `xor`, `choose`,
-//! `majority`. A macro, since generic code would be compiled without the instructions.
+//! The macro defines the lanes of one instruction set, in a module that has these, all of the same
+//! instruction set: the type of the lanes, `LANES`, the type `Vector`, `splat`, `add`, `rotate`,
+//! `shift`, `xor`, `choose`, `majority`, and the loads and stores. A macro, since generic code would
+//! be compiled without the instructions.
 
 macro_rules! define_rounds {
-    ($features:literal) => {
+    ($lanes:ident, $features:literal) => {
+        impl Lanes<LANES> for $lanes {
+            #[inline]
+            fn compress(self, states: &mut States<LANES>, blocks: &[&Block; LANES]) {
+                // SAFETY: `detect` has seen the instructions.
+                unsafe { compress(states, blocks) }
+            }
+
+            #[inline]
+            fn double_blocks(self, messages: &[&Block; LANES]) -> [[u8; 32]; LANES] {
+                // SAFETY: `detect` has seen the instructions.
+                unsafe { double_blocks(messages) }
+            }
+        }
+
         #[inline]
         #[target_feature(enable = $features)]
         fn far_schedule(word: Vector) -> Vector {
