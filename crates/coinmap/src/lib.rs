@@ -70,7 +70,6 @@ pub use hash::{HashKey, HashedOutPoint, TransactionHash};
 pub use locked::{LockedShard, ReadShard};
 pub use prefetch::prefetch;
 pub use record::{EntryFlags, EntryRef};
-pub use segment::IndexStatistics;
 pub use shard::Update;
 pub use sorted::SortedEntries;
 
@@ -340,8 +339,9 @@ impl CoinMap {
     }
 
     /// How far words of the index are from the position where their search begins.
-    pub fn index_statistics(&self) -> IndexStatistics {
-        let mut statistics = IndexStatistics::default();
+    #[cfg(test)]
+    pub(crate) fn index_statistics(&self) -> segment::IndexStatistics {
+        let mut statistics = segment::IndexStatistics::default();
         for shard in 0..SHARDS {
             self.read(shard).add_statistics(&mut statistics);
         }

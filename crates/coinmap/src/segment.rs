@@ -68,18 +68,18 @@ pub(crate) enum SearchResult {
 }
 
 /// Distances of words from their homes, in words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct IndexStatistics {
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(crate) struct IndexStatistics {
     /// Words in tables.
-    pub words: usize,
+    pub(crate) words: usize,
     /// Words in overflows.
-    pub overflowed: usize,
-    /// Homes.
-    pub homes: usize,
+    pub(crate) overflowed: usize,
+    pub(crate) homes: usize,
     /// Sum of the distances.
-    pub distance_sum: usize,
+    pub(crate) distance_sum: usize,
     /// Largest distance.
-    pub distance_max: usize,
+    pub(crate) distance_max: usize,
 }
 
 #[derive(Debug, Default)]
@@ -333,6 +333,7 @@ impl IndexSegment {
     }
 
     /// Adds the distances of this table.
+    #[cfg(test)]
     pub(crate) fn add_statistics(&self, statistics: &mut IndexStatistics) {
         statistics.words += self.used as usize;
         statistics.overflowed += self.overflow.len();

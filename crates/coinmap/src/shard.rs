@@ -5,7 +5,9 @@
 use super::pool::RecordPool;
 use super::prefetch::prefetch;
 use super::record::{EntryFlags, EntryRef, NewRecord, key_of, set_flags};
-use super::segment::{IndexSegment, IndexStatistics, SearchResult};
+#[cfg(test)]
+use super::segment::IndexStatistics;
+use super::segment::{IndexSegment, SearchResult};
 use super::word::{hash_of, slot_of};
 use crate::hash::HashedOutPoint;
 use crate::key::{OutpointKey, outpoint_key};
@@ -321,6 +323,7 @@ impl Shard {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn add_statistics(&self, statistics: &mut IndexStatistics) {
         for segment in &self.segments {
             segment.add_statistics(statistics);
