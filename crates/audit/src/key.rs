@@ -1,7 +1,6 @@
 //! The key of a run.
 
 use crate::field::Element;
-use crate::file_error::file_error;
 use blockmill_block::hex;
 use blockmill_blockfiles::{FileError, NewFile, open_regular};
 use hmac::{Hmac, KeyInit, Mac};
@@ -122,7 +121,7 @@ impl Key {
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         use std::os::unix::fs::MetadataExt;
         let file = open_regular(path)?;
-        let mode = file.metadata().map_err(file_error(path))?.mode() & 0o777;
+        let mode = file.metadata().map_err(FileError::io(path))?.mode() & 0o777;
         // Neither its group nor others may read it.
         if mode & 0o077 != 0 {
             return Err(KeyError::Exposed {
@@ -136,7 +135,7 @@ impl Key {
         };
         match file.take(FILE_LENGTH_MAX).read_to_string(&mut text) {
             Err(error) if error.kind() == ErrorKind::InvalidData => return Err(no_key()),
-            read => read.map_err(file_error(path))?,
+            read => read.map_err(FileError::io(path))?,
         };
         let digits = text.strip_prefix(FILE_HEAD).ok_or_else(no_key)?.trim();
         let bytes = hex::decode(digits).map_err(|_| no_key())?;
@@ -151,7 +150,7 @@ impl Key {
     pub fn write(&self, path: &Path) -> Result<(), KeyError> {
         let mut new = NewFile::begin_private(path)?;
         let text = format!("{FILE_HEAD}\n{}\n", hex::encode(&self.bytes));
-        new.write_all(text.as_bytes()).map_err(file_error(path))?;
+        new.write_all(text.as_bytes()).map_err(FileError::io(path))?;
         new.complete()?;
         Ok(())
     }

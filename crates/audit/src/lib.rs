@@ -33,7 +33,6 @@ mod audit;
 mod conditions;
 mod error;
 mod field;
-mod file_error;
 mod file_states;
 mod finding;
 mod fingerprint;

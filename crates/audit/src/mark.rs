@@ -9,7 +9,6 @@
 //! The last line is a checksum of those before it.
 
 use crate::error::AuditError;
-use crate::file_error::file_error;
 use crate::key::{RunId, name_of};
 use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, hex};
@@ -127,7 +126,7 @@ impl Noted {
         let path = directory.join(FILE);
         let read = open_regular(&path).and_then(|file| {
             let read = file.take(LENGTH_MAX).read_to_end(&mut bytes);
-            read.map_err(file_error(&path))
+            read.map_err(FileError::io(&path))
         });
         match read {
             Ok(_) => Self::decode(&bytes),
@@ -197,7 +196,7 @@ impl Mark {
     fn write(&self, directory: &Path) -> Result<(), FileError> {
         let path = directory.join(FILE);
         let mut new = NewFile::replacing(&path)?;
-        new.write_all(self.encode().as_bytes()).map_err(file_error(&path))?;
+        new.write_all(self.encode().as_bytes()).map_err(FileError::io(&path))?;
         new.complete()?;
         Ok(())
     }
@@ -291,7 +290,7 @@ fn no_identity(set: &UtxoSet) -> MarkError {
 
 fn remove(path: &Path) -> Result<(), FileError> {
     match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(file_error(path)(error)),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(FileError::io(path)(error)),
         _ => Ok(()),
     }
 }

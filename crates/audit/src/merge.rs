@@ -2,7 +2,6 @@
 
 use crate::conditions::{ChainFacts, Conditions, Repeat};
 use crate::error::AuditError;
-use crate::file_error::file_error;
 use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use crate::joined::Joined;
@@ -12,7 +11,7 @@ use crate::range_sums::FINDINGS_MAX;
 use crate::report::{Report, report};
 use crate::set::{AuditedSet, SetSums, set_sums, snapshot_head, snapshot_network};
 use blockmill_block::{BlockHash, Txid};
-use blockmill_blockfiles::open_regular;
+use blockmill_blockfiles::{FileError, open_regular};
 use blockmill_chain::Observer;
 use blockmill_checks::verify_blocks::ThreadTimes;
 use std::borrow::Borrow;
@@ -35,7 +34,7 @@ pub fn read_parts(paths: &[PathBuf]) -> Result<Vec<NamedPart>, AuditError> {
 
 /// Reads the file of a part. A pipe is none: nobody knows when it ends.
 pub(crate) fn read_part(path: &Path) -> Result<Vec<u8>, AuditError> {
-    Ok(Part::read(open_regular(path)?).map_err(file_error(path))?)
+    Ok(Part::read(open_regular(path)?).map_err(FileError::io(path))?)
 }
 
 /// Joins the parts of a run with a set. What is no part of the run is a finding.

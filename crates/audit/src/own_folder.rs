@@ -4,7 +4,7 @@
 //! key and the parts of a run are taken only from a folder of the user's own.
 
 use crate::error::AuditError;
-use crate::file_error::file_error;
+use blockmill_blockfiles::FileError;
 use rustix::process::geteuid;
 use std::fs::{DirBuilder, Metadata};
 use std::io::ErrorKind;
@@ -19,29 +19,29 @@ pub(crate) fn open_own_folder(path: &Path) -> Result<(), AuditError> {
     let linked = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             if let Some(parent) = path.parent() {
-                std::fs::create_dir_all(parent).map_err(file_error(parent))?;
+                std::fs::create_dir_all(parent).map_err(FileError::io(parent))?;
             }
             // Made with this mode, so it is open to others at no moment.
             let made = DirBuilder::new().mode(0o700).create(path);
-            made.map_err(file_error(path))?;
+            made.map_err(FileError::io(path))?;
             std::fs::symlink_metadata(path)
         }
         found => found,
     };
-    let linked = linked.map_err(file_error(path))?;
+    let linked = linked.map_err(FileError::io(path))?;
     let user = geteuid().as_raw();
     // Root may link a folder for a user; another user could turn the link.
     let fault = if linked.is_symlink() && ![user, 0].contains(&linked.uid()) {
         Some(format!("a symbolic link of user {}", linked.uid()))
     } else {
-        fault(&std::fs::metadata(path).map_err(file_error(path))?, user)
+        fault(&std::fs::metadata(path).map_err(FileError::io(path))?, user)
     };
     refuse(path, fault)
 }
 
 /// Checks that a file is the user's.
 pub(crate) fn check_own_file(path: &Path) -> Result<(), AuditError> {
-    let metadata = std::fs::metadata(path).map_err(file_error(path))?;
+    let metadata = std::fs::metadata(path).map_err(FileError::io(path))?;
     refuse(path, fault_of_owner(&metadata, geteuid().as_raw()))
 }
 

@@ -1,11 +1,10 @@
 //! The fingerprint of a set: of a snapshot, or of a data directory.
 
 use crate::error::AuditError;
-use crate::file_error::file_error;
 use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use blockmill_block::{BlockHash, Coin, Magic, OutPoint};
-use blockmill_blockfiles::open_regular;
+use blockmill_blockfiles::{FileError, open_regular};
 use blockmill_chain::Observer;
 use blockmill_coins::stats::{Hashes, StatsBuilder, StatsPart};
 use blockmill_coins::{SnapshotError, SnapshotMetadata, SnapshotReader, UtxoStats};
@@ -209,7 +208,7 @@ pub(crate) fn of_data(
 impl AuditError {
     pub(crate) fn snapshot(path: &Path) -> impl Fn(SnapshotError) -> Self + Copy {
         move |error| match error {
-            SnapshotError::Io(error) => Self::File(file_error(path)(error)),
+            SnapshotError::Io(error) => Self::File(FileError::io(path)(error)),
             error => Self::Snapshot {
                 path: path.to_owned(),
                 error,

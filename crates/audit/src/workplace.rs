@@ -4,7 +4,6 @@
 //! part that has something against a proof is kept only while these files stay as they are.
 
 use crate::error::AuditError;
-use crate::file_error::file_error;
 use crate::file_states::{FileStates, StateId};
 use crate::key::Key;
 use crate::merge::read_part;
@@ -54,7 +53,7 @@ impl Workplace {
     /// [`AuditError::NotOwn`], or that a file cannot be read or written.
     pub(crate) fn open(path: &Path, blocks: &ChainBlocks, states: FileStates) -> Result<Self, AuditError> {
         open_own_folder(path)?;
-        let lock = File::open(path).map_err(file_error(path))?;
+        let lock = File::open(path).map_err(FileError::io(path))?;
         // A file system without locks is taken as it is.
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
             return Err(FileError::InUse { path: path.to_owned() }.into());
@@ -69,8 +68,8 @@ impl Workplace {
             key
         };
         let mut kept = Vec::new();
-        for entry in std::fs::read_dir(path).map_err(file_error(path))? {
-            let path = entry.map_err(file_error(path))?.path();
+        for entry in std::fs::read_dir(path).map_err(FileError::io(path))? {
+            let path = entry.map_err(FileError::io(path))?.path();
             let Some(state) = path.file_name().and_then(|name| state_of_name(name.to_str()?)) else {
                 continue;
             };
@@ -145,7 +144,7 @@ impl Workplace {
             .join(format!("{:08}-{:08}-{state}.part", part.first, part.last));
         // A damaged one may lie there, or that of another chain.
         let mut new = NewFile::replacing(&path)?;
-        new.write_all(&part.encode(&self.key)).map_err(file_error(&path))?;
+        new.write_all(&part.encode(&self.key)).map_err(FileError::io(&path))?;
         new.complete()?;
         Ok(())
     }
@@ -166,7 +165,7 @@ fn state_of_name(name: &str) -> Option<StateId> {
 }
 
 fn remove(path: &Path) -> Result<(), AuditError> {
-    Ok(std::fs::remove_file(path).map_err(file_error(path))?)
+    Ok(std::fs::remove_file(path).map_err(FileError::io(path))?)
 }
 
 /// A chain in ranges of heights for parts, with about this many bytes of blocks each.

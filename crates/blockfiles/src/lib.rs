@@ -182,7 +182,8 @@ impl FileError {
         matches!(self, Self::Exists { .. } | Self::InUse { .. } | Self::Reserved { .. })
     }
 
-    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+    /// Makes an error of the operating system an error about a file.
+    pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |error| Self::Io { path, error }
     }

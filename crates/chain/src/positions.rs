@@ -74,9 +74,12 @@ impl FoundPositions {
             end: MAGIC.len() as u64,
         };
         if is_there(&store.path)? {
-            let file = store.disk.open(&store.path, Open::Keep).map_err(store.error())?;
-            let mut bytes = vec![0; file.length().map_err(store.error())? as usize];
-            file.read_exact_at(&mut bytes, 0).map_err(store.error())?;
+            let file = store
+                .disk
+                .open(&store.path, Open::Keep)
+                .map_err(FileError::io(&store.path))?;
+            let mut bytes = vec![0; file.length().map_err(FileError::io(&store.path))? as usize];
+            file.read_exact_at(&mut bytes, 0).map_err(FileError::io(&store.path))?;
             // A file of another format stays unopened: the first entry empties it.
             if let Some(end) = positions.decode(&bytes) {
                 (store.file, store.end) = (Some(file), end);
@@ -119,7 +122,7 @@ impl FoundPositions {
     /// Begins a search of a block file.
     pub(crate) fn begin(&self, files: &BlockFiles, file: u32) -> Result<Begun, FileError> {
         let path = files.path(file);
-        let metadata = std::fs::metadata(path).map_err(|error| error_of(path, error))?;
+        let metadata = std::fs::metadata(path).map_err(FileError::io(path))?;
         Ok(Begun {
             path: path.to_owned(),
             mark: Mark::new(&metadata, files.key(file)),
@@ -214,13 +217,17 @@ impl FoundPositions {
             return Ok(());
         };
         if store.file.is_none() {
-            let file = store.disk.open(&store.path, Open::Empty).map_err(store.error())?;
-            file.write_all_at(MAGIC, 0).map_err(store.error())?;
+            let file = store
+                .disk
+                .open(&store.path, Open::Empty)
+                .map_err(FileError::io(&store.path))?;
+            file.write_all_at(MAGIC, 0).map_err(FileError::io(&store.path))?;
             store.file = Some(file);
         }
         if let Some(file) = &store.file {
             // After the last whole entry, over what a kill has left of another.
-            file.write_all_at(entries, store.end).map_err(store.error())?;
+            file.write_all_at(entries, store.end)
+                .map_err(FileError::io(&store.path))?;
             store.end += entries.len() as u64;
         }
         // Who follows a node searches its last file again and again.
@@ -246,11 +253,14 @@ impl FoundPositions {
         let mut temporary = store.path.as_os_str().to_owned();
         temporary.push(".new");
         let temporary = PathBuf::from(temporary);
-        let file = store.disk.open(&temporary, Open::Empty).map_err(store.error())?;
+        let file = store
+            .disk
+            .open(&temporary, Open::Empty)
+            .map_err(FileError::io(&store.path))?;
         // Not synced: entries have checksums, and a block file without one is searched again.
         file.write_all_at(&bytes, 0)
             .and_then(|()| store.disk.rename(&temporary, &store.path))
-            .map_err(store.error())?;
+            .map_err(FileError::io(&store.path))?;
         (store.file, store.end) = (Some(file), bytes.len() as u64);
         Ok(())
     }
@@ -272,20 +282,6 @@ impl FoundPositions {
         let mut searches: Vec<_> = self.searches.iter().collect();
         searches.sort_unstable_by_key(|(path, _)| *path);
         searches.into_iter().map(|(path, search)| (path.as_path(), search))
-    }
-}
-
-impl PositionsFile {
-    fn error(&self) -> impl FnOnce(std::io::Error) -> FileError {
-        let path = self.path.clone();
-        move |error| error_of(&path, error)
-    }
-}
-
-fn error_of(path: &Path, error: std::io::Error) -> FileError {
-    FileError::Io {
-        path: path.to_owned(),
-        error,
     }
 }
 

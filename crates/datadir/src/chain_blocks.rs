@@ -1,12 +1,12 @@
 //! The chain of a data directory: its headers and its undo data, and where its blocks were found.
 
 use crate::DataDir;
-use crate::error::{OpenError, Remedy, file_error, no_tip_header};
+use crate::error::{OpenError, Remedy, no_tip_header};
 use crate::files::{HEADERS_FILE, KEPT_FOLDER, POSITIONS_FILE, UNDO_FILE};
 use crate::headers_file::{NO_UNDO, RECORD, decode};
 use crate::own_blocks::OWN_FOLDERS;
 use blockmill_block::{BlockHash, Header, Magic};
-use blockmill_blockfiles::{find_regular, has_block_files};
+use blockmill_blockfiles::{FileError, find_regular, has_block_files};
 use blockmill_chain::ChainBlocks;
 use blockmill_chain::index::{BlockId, HeaderIndex};
 use blockmill_chain::positions::FoundPositions;
@@ -119,7 +119,7 @@ pub(crate) fn read_headers_from(directory: &DataDir, offset: u64) -> Result<(Vec
         let read = file
             .seek(SeekFrom::Start(offset))
             .and_then(|_| file.read_to_end(&mut bytes));
-        read.map_err(file_error(&path))?;
+        read.map_err(FileError::io(&path))?;
     }
     // The last one may be in the middle of being written.
     let records = bytes.chunks(RECORD).map_while(decode);

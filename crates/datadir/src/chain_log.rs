@@ -11,7 +11,7 @@
 //! its last whole record, and `undo.dat` to the last record that a header names.
 
 use crate::DataDir;
-use crate::error::{OpenError, Remedy, file_error};
+use crate::error::{OpenError, Remedy};
 use crate::files::{HEADERS_FILE, UNDO_FILE};
 use crate::headers_file::{NO_UNDO, RECORD, decode, encode};
 use blockmill_block::undo::UndoRecordError;
@@ -62,9 +62,9 @@ impl Headers {
         if written.is_err() {
             // Take back what may have been written, so that records stay aligned, and none stays
             // that was not synced.
-            self.file.set_length(self.length).map_err(file_error(&self.path))?;
+            self.file.set_length(self.length).map_err(FileError::io(&self.path))?;
         }
-        written.map_err(file_error(&self.path))?;
+        written.map_err(FileError::io(&self.path))?;
         self.length += self.unwritten.len() as u64;
         self.unwritten.clear();
         Ok(())
@@ -82,7 +82,7 @@ fn open(directory: &DataDir, path: &Path) -> Result<(Box<dyn DiskFile>, u64), Fi
         let length = file.length()?;
         Ok((file, length))
     });
-    opened.map_err(file_error(path))
+    opened.map_err(FileError::io(path))
 }
 
 impl ChainLog {
@@ -94,7 +94,7 @@ impl ChainLog {
         let headers_path = directory.file(HEADERS_FILE);
         let (headers, length) = open(directory, &headers_path)?;
         // An earlier process may have been killed before it synced them.
-        headers.sync_data().map_err(file_error(&headers_path))?;
+        headers.sync_data().map_err(FileError::io(&headers_path))?;
         let mut piece = vec![0; length.min(PIECE) as usize];
         let mut headers_length = 0;
         let mut undo_end = 0;
@@ -105,7 +105,7 @@ impl ChainLog {
                 piece.truncate((length - headers_length).min(PIECE) as usize);
                 headers
                     .read_exact_at(&mut piece, headers_length)
-                    .map_err(file_error(&headers_path))?;
+                    .map_err(FileError::io(&headers_path))?;
             }
             let Some((header, position)) = decode(&piece[in_piece..in_piece + RECORD]) else {
                 break;
@@ -153,7 +153,7 @@ impl ChainLog {
         headers
             .file
             .set_length(headers.length)
-            .map_err(file_error(&headers.path))?;
+            .map_err(FileError::io(&headers.path))?;
         match Arc::get_mut(&mut self.undo) {
             Some(undo) => Ok(undo.cut_back(self.undo_end)?),
             // Not reached: no job runs, and nothing else shares the log.

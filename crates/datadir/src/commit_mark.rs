@@ -48,7 +48,6 @@
 //! | 4, 32 | height and hash of the tip |
 //! | 8 | of the double SHA-256 of all that |
 
-use crate::error::file_error;
 use blockmill_block::BlockHash;
 use blockmill_block::hash::sha256d;
 use blockmill_block::reader::Reader;
@@ -181,7 +180,7 @@ impl MarkReader {
         let read = file
             .rewind()
             .and_then(|()| file.take((SLOTS * SLOT) as u64).read_to_end(&mut bytes));
-        read.map_err(file_error(&self.path))?;
+        read.map_err(FileError::io(&self.path))?;
         let found = newest(&bytes);
         Ok(found.map_or(Mark::Damaged, |(_, _, commit)| Mark::At(commit)))
     }
@@ -191,10 +190,10 @@ impl MarkReader {
         let Some(file) = &self.file else {
             return Ok(false);
         };
-        let open = file.metadata().map_err(file_error(&self.path))?;
+        let open = file.metadata().map_err(FileError::io(&self.path))?;
         let named = match std::fs::metadata(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            named => named.map_err(file_error(&self.path))?,
+            named => named.map_err(FileError::io(&self.path))?,
         };
         Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
     }
@@ -253,7 +252,7 @@ impl MarkFile {
     /// this.
     pub(crate) fn write(&mut self, commit: &LastCommit) -> Result<(), FileError> {
         let serial = self.serial + 1;
-        self.put(&encode(serial, commit)).map_err(file_error(&self.path))?;
+        self.put(&encode(serial, commit)).map_err(FileError::io(&self.path))?;
         self.slot = (self.slot + 1) % SLOTS;
         self.serial = serial;
         self.commit = Some(*commit);

@@ -1,7 +1,7 @@
 //! A data directory and its lock.
 
 use crate::commit_mark::{Mark, MarkFile};
-use crate::error::{OpenError, Remedy, file_error};
+use crate::error::{OpenError, Remedy};
 use crate::files::{
     BLOCKS_FOLDER, COMMIT_FILE, HEADERS_FILE, LOADING_FOLDER, LOCK_FILE, META_FILE, POSITIONS_FILE, STORE_FOLDER,
     UNDO_FILE,
@@ -64,7 +64,7 @@ impl DataDir {
             }
             disk.create_directories(path)
                 .and_then(|()| disk.sync_name(path))
-                .map_err(file_error(path))?;
+                .map_err(FileError::io(path))?;
         }
         // Locked before the file is read: another process may be making the directory.
         let lock = lock_to_write(path)?;
@@ -149,7 +149,7 @@ impl DataDir {
     /// process may have been killed before it synced them.
     pub(crate) fn make_durable(&self) -> Result<(), FileError> {
         let synced = self.disk.sync_directory(&self.path);
-        synced.map_err(file_error(&self.path))?;
+        synced.map_err(FileError::io(&self.path))?;
         OWN_FOLDERS
             .iter()
             .try_for_each(|name| sync_appended(&*self.disk, &self.file(name)))
@@ -175,7 +175,7 @@ impl DataDir {
         ] {
             let path = self.file(name);
             if is_there(&path)? {
-                self.disk.remove(&path).map_err(file_error(&path))?;
+                self.disk.remove(&path).map_err(FileError::io(&path))?;
             }
         }
         if self.disk.is_system() {
@@ -270,7 +270,7 @@ fn is_unused(path: &Path, meta: &Meta) -> Result<bool, FileError> {
         let path = path.join(name);
         let length = match std::fs::metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => 0,
-            found => found.map_err(file_error(&path))?.len(),
+            found => found.map_err(FileError::io(&path))?.len(),
         };
         if length > 0 {
             return Ok(false);
@@ -286,9 +286,9 @@ fn remove_unused_stores(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
         let path = path.join(name);
         match std::fs::symlink_metadata(&path) {
             Ok(metadata) if metadata.is_dir() => blockmill_store_log::remove(disk, &path)?,
-            Ok(_) => disk.remove(&path).map_err(file_error(&path))?,
+            Ok(_) => disk.remove(&path).map_err(FileError::io(&path))?,
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(file_error(path)(error).into()),
+            Err(error) => return Err(FileError::io(path)(error).into()),
         }
     }
     Ok(())
@@ -301,7 +301,7 @@ fn has_parts(path: &Path) -> Result<bool, FileError> {
         match std::fs::symlink_metadata(&path) {
             Ok(_) => return Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(file_error(path)(error)),
+            Err(error) => return Err(FileError::io(path)(error)),
         }
     }
     Ok(false)

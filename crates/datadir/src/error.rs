@@ -120,10 +120,3 @@ impl OpenError {
 pub(crate) fn no_tip_header(tip: &Tip) -> String {
     format!("the header of the tip {} (height {}) is missing", tip.hash, tip.height)
 }
-
-/// Makes an error of the operating system an error about a file.
-#[doc(hidden)]
-pub fn file_error(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> FileError {
-    let path = path.into();
-    move |error| FileError::Io { path, error }
-}

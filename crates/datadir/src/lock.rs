@@ -3,7 +3,7 @@
 //!
 //! The writer notes in the file who it is, for those that it keeps out.
 
-use crate::error::{OpenError, file_error};
+use crate::error::OpenError;
 use crate::files::LOCK_FILE;
 use crate::writer::Writer;
 use blockmill_blockfiles::{FileError, find_regular};
@@ -41,7 +41,7 @@ fn is_taken(path: &Path, taken: Result<(), TryLockError>) -> Result<bool, OpenEr
     match taken {
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock) => Ok(false),
-        Err(TryLockError::Error(error)) => Err(file_error(path.join(LOCK_FILE))(error).into()),
+        Err(TryLockError::Error(error)) => Err(FileError::io(path.join(LOCK_FILE))(error).into()),
     }
 }
 
@@ -51,8 +51,8 @@ pub(super) fn lock_to_write(path: &Path) -> Result<File, OpenError> {
     let mut options = OpenOptions::new();
     // Not truncated: it has the note of whoever holds the lock.
     options.read(true).write(true).create(true).truncate(false);
-    let file = options.open(&lock_path).map_err(file_error(&lock_path))?;
-    if !file.metadata().map_err(file_error(&lock_path))?.is_file() {
+    let file = options.open(&lock_path).map_err(FileError::io(&lock_path))?;
+    if !file.metadata().map_err(FileError::io(&lock_path))?.is_file() {
         // The note of a pipe would be waited for.
         return Err(FileError::NotRegular { path: lock_path }.into());
     }
@@ -66,7 +66,7 @@ pub(super) fn lock_to_write(path: &Path) -> Result<File, OpenError> {
         if !is_taken(path, file.try_lock_shared())? {
             return Err(locked(path, noted(&file)));
         }
-        file.unlock().map_err(file_error(&lock_path))?;
+        file.unlock().map_err(FileError::io(&lock_path))?;
         sleep(PAUSE);
     }
     // The note is of an earlier writer.

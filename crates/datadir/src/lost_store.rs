@@ -1,8 +1,9 @@
 //! What the store in a directory says by itself: whether it is lost, and which chain it belongs to.
 
-use crate::error::{OpenError, Remedy, file_error};
+use crate::error::{OpenError, Remedy};
 use crate::files::{COMMIT_FILE, HEADERS_FILE, STORE_FOLDER, UNDO_FILE};
 use crate::meta::ChainId;
+use blockmill_blockfiles::FileError;
 use blockmill_coins::StoreError;
 use blockmill_store_log::Lookup;
 use std::io::ErrorKind;
@@ -33,7 +34,7 @@ pub(crate) fn has_store_if_not_lost(directory: &Path) -> Result<bool, OpenError>
         let path = directory.join(name);
         let length = match std::fs::metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => 0,
-            found => found.map_err(file_error(&path))?.len(),
+            found => found.map_err(FileError::io(&path))?.len(),
         };
         if length > 0 {
             return Err(OpenError::Damaged {

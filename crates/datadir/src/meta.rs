@@ -1,6 +1,6 @@
 //! `meta.json`: what a data directory belongs to.
 
-use crate::error::{OpenError, Remedy, file_error};
+use crate::error::{OpenError, Remedy};
 use crate::files::{HEADERS_FILE, META_FILE};
 use crate::headers_file::came_with_snapshot;
 use blockmill_block::hash::sha256d;
@@ -156,7 +156,7 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<Meta>, OpenError> {
         Ok(_) => {}
         // Bytes that are no text are damage, and no failure of the disk.
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => return Err(damaged(error.to_string())),
-        Err(error) => return Err(file_error(path)(error).into()),
+        Err(error) => return Err(FileError::io(path)(error).into()),
     };
     let meta: MetaJson = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
     let of_another_program = |detail: String| OpenError::Damaged {
@@ -228,5 +228,5 @@ pub(super) fn write_meta(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Resu
         meta.checksum = Some(meta.checksum()?);
         disk.replace(&path, serde_json::to_string_pretty(&meta)?.as_bytes())
     };
-    write().map_err(file_error(&path))
+    write().map_err(FileError::io(&path))
 }

@@ -1,6 +1,5 @@
 //! Snapshots: the UTXO set of a data directory to a file, and the coins of a file to a new store.
 
-use crate::error::file_error;
 use crate::store_file::{make_store, remove_store};
 use crate::utxo_set::UtxoSet;
 use blockmill_block::{Coin, OutPoint};
@@ -126,7 +125,7 @@ pub fn dump_to(
     if stop.load(Ordering::Relaxed) {
         return Err(DumpSnapshotError::Stopped { path: path.to_owned() });
     }
-    out.flush().map_err(file_error(path))?;
+    out.flush().map_err(FileError::io(path))?;
     Ok(dumped.stats.finish(&tip))
 }
 
@@ -160,7 +159,7 @@ impl<'a> Dumped<'a> {
 fn write_error(path: &Path, error: SnapshotError) -> DumpSnapshotError {
     match error {
         SnapshotError::Store(error) => error.into(),
-        SnapshotError::Io(error) => file_error(path)(error).into(),
+        SnapshotError::Io(error) => FileError::io(path)(error).into(),
         error => DumpSnapshotError::Content {
             path: path.to_owned(),
             error,

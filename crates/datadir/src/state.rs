@@ -2,7 +2,7 @@
 
 use crate::DataDir;
 use crate::chain_log::ChainLog;
-use crate::error::{OpenError, Remedy, file_error, no_tip_header};
+use crate::error::{OpenError, Remedy, no_tip_header};
 use crate::files::{BLOCKS_FOLDER, HEADERS_FILE, KEPT_FOLDER, POSITIONS_FILE, UNDO_FILE};
 use crate::own_blocks::{OWN_FOLDERS, OwnBlocks};
 use blockmill_block::{Block, BlockUndo, Header};
@@ -158,7 +158,7 @@ impl DataState {
     /// # Errors
     /// [`FileError`].
     pub fn remove_kept(&self, file: &Path) -> Result<(), FileError> {
-        self.directory.disk().remove(file).map_err(file_error(file))
+        self.directory.disk().remove(file).map_err(FileError::io(file))
     }
 
     /// Makes submitted and kept blocks durable.

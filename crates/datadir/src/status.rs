@@ -6,7 +6,7 @@
 
 use crate::chain_blocks::header_of;
 use crate::commit_mark::Mark;
-use crate::error::{OpenError, file_error};
+use crate::error::OpenError;
 use crate::store_file::store_to_read;
 use crate::utxo_set::open;
 use crate::writer::Writer;
@@ -124,7 +124,7 @@ fn disk_bytes(directory: &DataDir) -> Result<u64, OpenError> {
         return Ok(0);
     };
     let path = directory.file(name);
-    let failed = |error: io::Error| -> FileError { file_error(&path)(error) };
+    let failed = |error: io::Error| -> FileError { FileError::io(&path)(error) };
     let metadata = std::fs::metadata(&path).map_err(failed)?;
     if !metadata.is_dir() {
         return Ok(metadata.len());

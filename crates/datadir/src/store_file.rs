@@ -1,10 +1,11 @@
 //! The store of a data directory is opened here.
 
 use crate::DataDir;
-use crate::error::{OpenError, file_error};
+use crate::error::OpenError;
 use crate::files::{COMMIT_FILE, LOADING_FOLDER, STORE_FOLDER};
 use crate::lost_store::{has_store, has_store_if_not_lost};
 use crate::marked_store::MarkedStore;
+use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::Disk;
 use blockmill_coins::{CoinStore, StoreError};
 use blockmill_pool::Helpers;
@@ -49,7 +50,7 @@ fn finish_load(directory: &DataDir) -> Result<(), OpenError> {
     remove_store(&**disk, &path)?;
     disk.rename(&loading, &path)
         .and_then(|()| disk.sync_name(&path))
-        .map_err(file_error(&path))?;
+        .map_err(FileError::io(&path))?;
     Ok(())
 }
 

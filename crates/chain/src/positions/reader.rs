@@ -1,6 +1,6 @@
 //! Entries that another process appends.
 
-use super::{FoundPositions, error_of};
+use super::FoundPositions;
 use blockmill_block::BlockHash;
 use blockmill_blockfiles::{FileError, find_regular};
 use std::fs::File;
@@ -38,7 +38,7 @@ impl PositionsReader {
             return Ok(&self.recent);
         };
         let path = &self.path;
-        let facts = |file: &File| file.metadata().map_err(|error| error_of(path, error));
+        let facts = |file: &File| file.metadata().map_err(FileError::io(path));
         let metadata = facts(&found)?;
         let is_same = match &self.file {
             None => false,
@@ -56,7 +56,7 @@ impl PositionsReader {
             let read = file
                 .seek(SeekFrom::Start(self.at))
                 .and_then(|_| file.read_to_end(&mut bytes));
-            read.map_err(|error| error_of(path, error))?;
+            read.map_err(FileError::io(path))?;
         }
         // The last entry may be in the middle of being written. A file of another format says
         // nothing.

@@ -2,10 +2,10 @@
 
 use super::findings::{Findings, Health, Problems};
 use crate::DataDir;
-use crate::error::{Remedy, file_error};
+use crate::error::Remedy;
 use crate::files::UNDO_FILE;
 use blockmill_blockfiles::disk::DiskFile;
-use blockmill_blockfiles::find_regular;
+use blockmill_blockfiles::{FileError, find_regular};
 use blockmill_chain::index::{BlockId, HeaderIndex};
 use blockmill_coins::{Tip, UndoLog, UndoLogError};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +48,7 @@ pub(super) fn examine(
     let path = directory.file(PART);
     let opened = find_regular(&path).and_then(|file| {
         let Some(file) = file else { return Ok(None) };
-        let length = file.length().map_err(file_error(&path))?;
+        let length = file.length().map_err(FileError::io(&path))?;
         Ok((length > 0).then_some((file, length)))
     });
     let (file, length) = match opened {

@@ -11,7 +11,6 @@ use blockmill_chain::report::observer::Observer;
 use blockmill_coins::{LastCommit, SnapshotError, SnapshotReader, StoreError, Tip, UndoLogError, UtxoStats};
 use blockmill_datadir::OpenError;
 use blockmill_datadir::SnapshotMark;
-use blockmill_datadir::error::file_error;
 use blockmill_datadir::files::{LOADING_FOLDER, STORE_FOLDER};
 use blockmill_datadir::lost_store::has_store;
 use blockmill_datadir::snapshot::NewStore;
@@ -90,7 +89,7 @@ fn read_error(path: &Path, error: SnapshotError) -> LoadSnapshotError {
     match error {
         SnapshotError::Store(error) => error.into(),
         SnapshotError::Io(error) if Input::is_stop(&error) => LoadSnapshotError::Stopped { path: path.to_owned() },
-        SnapshotError::Io(error) => file_error(path)(error).into(),
+        SnapshotError::Io(error) => FileError::io(path)(error).into(),
         error => LoadSnapshotError::Content {
             path: path.to_owned(),
             error,
@@ -283,7 +282,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let named = disk
             .rename(&loading, &store_path)
             .and_then(|()| disk.sync_name(&store_path));
-        named.map_err(file_error(&store_path))?;
+        named.map_err(FileError::io(&store_path))?;
         match commit {
             Some(commit) => Ok(directory.mark_commit(&commit)?),
             None => Ok(()),
