@@ -162,11 +162,7 @@ impl<V: ScriptVerifier + 'static> BlockVerification<'_, V> {
         let threads = self.threads.max(1);
         let (sender, runs) = channel();
         let shared = Shared {
-            blocks: self.blocks,
-            signatures: self.signatures,
-            own_coins: self.own_coins,
-            verifier: self.verifier,
-            stop: self.stop,
+            verification: self,
             each,
             left: Mutex::new(BlocksLeft::new(self.blocks, heights, threads)),
             done: Done::default(),
@@ -224,11 +220,7 @@ struct Done {
 
 /// What all threads share.
 struct Shared<'a, V, T> {
-    blocks: &'a ChainBlocks,
-    signatures: Signatures,
-    own_coins: OwnCoins,
-    verifier: &'a Arc<V>,
-    stop: &'a AtomicBool,
+    verification: &'a BlockVerification<'a, V>,
     each: EachBlock<'a, T>,
     left: Mutex<BlocksLeft<'a>>,
     done: Done,
@@ -246,7 +238,7 @@ impl<'a, V, T> Shared<'a, V, T> {
         let ahead = left.ahead();
         drop(left);
         if let Some(ahead) = ahead {
-            self.blocks.read_ahead(ahead);
+            self.verification.blocks.read_ahead(ahead);
         }
         Some(run)
     }
@@ -257,7 +249,7 @@ impl<'a, V, T> Shared<'a, V, T> {
         // Relaxed: these figures are for progress alone.
         done.height.fetch_max(height, Ordering::Relaxed);
         done.blocks.fetch_add(1, Ordering::Relaxed);
-        let bytes = u64::from(self.blocks.length(height));
+        let bytes = u64::from(self.verification.blocks.length(height));
         done.bytes.fetch_add(bytes, Ordering::Relaxed);
         if let Some(verified) = verified {
             done.transactions.fetch_add(verified.transactions, Ordering::Relaxed);
@@ -272,8 +264,8 @@ impl<'a, V, T> Shared<'a, V, T> {
         let bytes_remaining = self.lock_left().bytes;
         Progress {
             height,
-            tip_time: self.blocks.header(height).map_or(0, |header| header.time),
-            best_height: self.blocks.height(),
+            tip_time: self.verification.blocks.header(height).map_or(0, |header| header.time),
+            best_height: self.verification.blocks.height(),
             blocks: get(&self.done.blocks),
             transactions: get(&self.done.transactions),
             inputs: get(&self.done.inputs),
@@ -320,7 +312,7 @@ struct Worker<'a, V: ScriptVerifier + 'static, T> {
 impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
     fn new(shared: &'a Shared<'a, V, T>, sender: Sender<Run<T>>) -> Result<Self, VerifyBlockError> {
         // Each thread runs the scripts of its blocks by itself.
-        let pool = CheckPool::new(Arc::clone(shared.verifier), 1)
+        let pool = CheckPool::new(Arc::clone(shared.verification.verifier), 1)
             .map_err(|error| VerifyBlockError::Verifier(error.to_string()))?;
         Ok(Self {
             shared,
@@ -335,7 +327,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
     /// Returns the CPU time that it took.
     fn work(mut self, say: &mut dyn FnMut()) -> Duration {
         let start = thread_cpu_time();
-        let is_stopped = || self.shared.stop.load(Ordering::Relaxed);
+        let is_stopped = || self.shared.verification.stop.load(Ordering::Relaxed);
         'runs: while !is_stopped() {
             let Some(heights) = self.shared.next_run() else { break };
             let (mut next, last) = heights.into_inner();
@@ -394,7 +386,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
                 self.shared.count(height, None);
                 open.run
                     .unverified
-                    .push(unverified(self.shared.blocks, height, problem));
+                    .push(unverified(self.shared.verification.blocks, height, problem));
             }
         }
     }
@@ -417,9 +409,9 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
     /// As [`begin`](Self::begin), with the next undo data. The inner error is the rule that the
     /// block breaks with it.
     fn begin_with(&self, height: u32, search: &mut UndoSearch) -> Result<Result<Waiting<V>, Reject>, Problem> {
-        let blocks = self.shared.blocks;
+        let blocks = self.shared.verification.blocks;
         let SpendingBlock { block, undo, .. } = blocks.read_next(height, search).map_err(unreadable)?;
-        let way = blocks.signature_way(height, self.shared.signatures, self.pool.can_defer());
+        let way = blocks.signature_way(height, self.shared.verification.signatures, self.pool.can_defer());
         let way = way.map_err(unreadable)?;
         // Coins are below the block, and heights above the tip are in no chain.
         let at_height = |height| Some(blocks.median_time_past(height).unwrap_or(u32::MAX));
@@ -434,8 +426,9 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
         let memory = block.memory() + undo.memory();
         let (block, undo) = (Arc::new(block), Arc::new(undo));
         let coins: GivenCoins<'_> = GivenCoins::InOrder(&undo);
-        let verifier = self.shared.verifier.as_ref();
-        let validated = validate_without_scripts(&block, coins, self.shared.own_coins, &position, verifier);
+        let verifier = self.shared.verification.verifier.as_ref();
+        let validated =
+            validate_without_scripts(&block, coins, self.shared.verification.own_coins, &position, verifier);
         let WithoutScripts { verified, flags, .. } = match validated {
             Ok(validated) => validated,
             Err(VerifyBlockError::Reject(reject)) => return Ok(Err(reject)),
@@ -480,7 +473,7 @@ impl<'a, V: ScriptVerifier + 'static, T: Default + Send> Worker<'a, V, T> {
             }
         };
         self.shared.count(height, None);
-        let unverified = unverified(self.shared.blocks, height, problem);
+        let unverified = unverified(self.shared.verification.blocks, height, problem);
         self.runs[number].run.unverified.push(unverified);
     }
 
