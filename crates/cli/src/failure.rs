@@ -228,7 +228,7 @@ impl Failure {
             | Self::Audit(AuditError::Store(error))
             | Self::DumpSnapshot(DumpSnapshotError::Store(error))
             | Self::LoadSnapshot(LoadSnapshotError::Store(error)) => store_status(error),
-            Self::Connect(ConnectError::Flush(_)) => 4,
+            Self::Connect(ConnectError::Flush(_) | ConnectError::Contradiction { .. }) => 4,
             Self::BlockFiles(error)
             | Self::Audit(AuditError::File(error) | AuditError::Key(KeyError::File(error)))
             | Self::DumpSnapshot(DumpSnapshotError::File(error))

@@ -275,24 +275,6 @@ impl CoinMap {
         result
     }
 
-    /// Starts loading the words of the index at which searches for these hashes begin. For a few
-    /// dozen hashes that this processor searches soon after.
-    #[inline]
-    pub fn prefetch_words(&self, hashes: &[u64]) {
-        for &hash in hashes {
-            self.read(shard_of(hash)).prefetch_word(hash);
-        }
-    }
-
-    /// Starts loading the records that searches for these hashes will probably find. Best a while
-    /// after [`prefetch_words`](Self::prefetch_words).
-    #[inline]
-    pub fn prefetch_records(&self, hashes: &[u64]) {
-        for &hash in hashes {
-            self.read(shard_of(hash)).prefetch_record(hash);
-        }
-    }
-
     /// Inserts a coin, or a spent marker, and replaces the old entry. Returns whether there was an
     /// old entry.
     pub fn insert(&self, outpoint: &OutPoint, flags: EntryFlags, coin: Option<CoinRef<'_>>) -> bool {

@@ -49,7 +49,7 @@
 //! In reading order:
 //! - `entry`: the state machine of an entry;
 //! - `log`: what was done, so that it can be taken back;
-//! - `whole`, `shard`: the two ways to reach entries;
+//! - `shard`: the only way to reach entries that change;
 //! - `flush`: the thread that writes frozen entries.
 
 mod entry;
@@ -58,20 +58,17 @@ mod log;
 mod shard;
 #[cfg(test)]
 mod tests;
-mod whole;
 
-pub use entry::{CoinEntries, MustBeNew};
+pub use entry::MustBeNew;
 pub use flush::FlushError;
 pub use log::EntryLog;
 pub use shard::{CacheShard, CacheShards, shard_of};
-pub use whole::Session;
 
 use crate::flush_epoch::{FlushClock, FlushEpoch};
 use crate::merged::MergedCoins;
 use crate::store::{CoinIterator, CoinStore, OwnedChange, StoreError, Tip};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coinmap::{CoinMap, CoinRef, EntryFlags, HashKey, HashedOutPoint};
-use entry::Below;
 use flush::{Changed, Flush, FlushJob};
 use std::sync::Arc;
 use std::time::Duration;
@@ -294,24 +291,13 @@ impl CoinsCache {
         self.store_time
     }
 
-    /// What lies below all entries.
-    fn below(&self) -> Below<'_> {
-        Below {
-            store: &*self.store,
-            clock: &self.clock,
-            complete: self.complete,
-            #[cfg(test)]
-            disabled: self.disabled,
-        }
-    }
-
     /// The coin of an outpoint; none if it is spent or never existed.
     ///
     /// # Errors
     /// Any [`StoreError`].
     pub fn get(&mut self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         let at = self.hashed(outpoint);
-        self.change(|session, log| session.get(&at, log))
+        self.change(&at, |shard, log| shard.get(&at, log))
     }
 
     /// As [`get`](Self::get), for somebody who only looks: nothing is counted or kept.
@@ -324,7 +310,8 @@ impl CoinsCache {
         if let Some(known) = self.map.with_hashed(&at, |entry| entry.map(|entry| entry.coin())) {
             return Ok(known);
         }
-        match self.session().frozen(&at) {
+        let frozen = self.flush.as_ref().map(Flush::frozen);
+        match frozen.and_then(|frozen| frozen.with_hashed(&at, |entry| entry.map(|entry| entry.coin()))) {
             Some(known) => Ok(known),
             None if self.complete => Ok(None),
             None => self.store.get(outpoint),
@@ -350,7 +337,7 @@ impl CoinsCache {
     /// Any [`StoreError`].
     pub fn contains(&mut self, outpoint: &OutPoint, absent_at: Option<FlushEpoch>) -> Result<bool, StoreError> {
         let at = self.hashed(outpoint);
-        self.change(|session, log| session.contains(&at, absent_at, log))
+        self.change(&at, |shard, log| shard.contains(&at, absent_at, log))
     }
 
     /// Spends the coin of an outpoint and returns it; none if it is spent or never existed.
@@ -359,8 +346,8 @@ impl CoinsCache {
     /// Any [`StoreError`].
     pub fn spend(&mut self, outpoint: &OutPoint) -> Result<Option<Coin>, StoreError> {
         let at = self.hashed(outpoint);
-        self.change(|session, log| {
-            session.spend(&at, log)?;
+        self.change(&at, |shard, log| {
+            shard.spend(&at, log)?;
             Ok(log.spent().get(0).map(|coin| coin.to_coin()))
         })
     }
@@ -368,7 +355,7 @@ impl CoinsCache {
     /// Adds a coin. An output that can never be spent is left out.
     pub fn add(&mut self, outpoint: &OutPoint, coin: CoinRef<'_>, overwrite: Overwrite) {
         let at = self.hashed(outpoint);
-        self.change(|session, log| session.add(&at, coin, overwrite, log));
+        self.change(&at, |shard, log| shard.add(&at, coin, overwrite, log));
     }
 
     /// The epoch of the store. A thread that reads from the store for
@@ -404,15 +391,15 @@ impl CoinsCache {
             self.map.insert(at.outpoint(), USED, Some(CoinRef::from(coin)));
             return true;
         }
-        let mut session = self.session();
+        let mut shard = self.lock(at);
         // First the frozen entries, then the epoch: see the rule of resurrection.
-        if session.frozen(at).is_some() {
+        if shard.frozen_coin(at).is_some() {
             return false;
         }
         let may_be_stale = self.may_have_changed_since(at, read_epoch);
         #[cfg(test)]
         let may_be_stale = may_be_stale && self.disabled != Some(Rule::Resurrection);
-        !may_be_stale && session.insert_if_absent(at, coin)
+        !may_be_stale && shard.insert_if_absent(at, coin)
     }
 
     /// Whether the store may say something else of an outpoint than it did at `read_epoch`.

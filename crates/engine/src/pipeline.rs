@@ -9,8 +9,7 @@
 //! - `prefetch`, `load`, `outline`: blocks are read and decoded ahead, by all threads;
 //! - `fetch`, `inputs`, `upcoming`: coins are read from the store ahead of their use;
 //! - `window`, `windows`, `shards`: blocks are put in flight together: their coins are spent and
-//!   created in the cache by all threads;
-//! - `apply`, `resolve`: a block is put in flight by itself;
+//!   created in the cache, by all threads if it is worth it;
 //! - `in_flight`: blocks that are resolved, and whose scripts run on all threads (the check pool of
 //!   `blockmill-checks`);
 //! - `flush`: changes go to the store;
@@ -20,7 +19,6 @@
 
 pub mod error;
 
-pub(crate) mod apply;
 pub(crate) mod connect;
 pub(crate) mod disconnect;
 pub(crate) mod fetch;
@@ -44,11 +42,6 @@ pub mod inputs;
 pub(crate) mod outline;
 #[cfg(fuzzing)]
 pub mod outline;
-#[cfg(not(fuzzing))]
-#[expect(unreachable_pub, reason = "fuzz targets use them")]
-pub(crate) mod resolve;
-#[cfg(fuzzing)]
-pub mod resolve;
 #[cfg(not(fuzzing))]
 #[expect(unreachable_pub, reason = "fuzz targets use them")]
 pub(crate) mod shards;

@@ -1,12 +1,10 @@
 //! Every rule of a block but its scripts.
 
-use crate::coins::{GivenCoins, LookedUpCoins, OrderedCoins, OwnCoins};
+use crate::coins::{GivenCoins, OrderedCoins, OwnCoins, connect_looked_up};
 use crate::position::BlockPosition;
 use blockmill_block::{Block, BlockUndo};
 use blockmill_rules::block::{BlockContext, BlockOptions, check_block, check_block_context};
-use blockmill_rules::connect::{
-    BlockCoins, BlockError, ConnectContext, Connected, MedianTimes, Overwriting, connect_block,
-};
+use blockmill_rules::connect::{BlockError, ConnectContext, MedianTimes, Overwriting, connect_block};
 use blockmill_rules::header::{HeaderContext, check_header_context};
 use blockmill_rules::{Reject, ScriptFlags, ScriptVerifier, spend};
 use std::convert::Infallible;
@@ -133,13 +131,13 @@ pub fn validate_without_scripts<V: ScriptVerifier, E>(
                 overwriting: Overwriting::Allowed,
                 ..context
             };
-            let connected = connect(block, &context, coins, &asked, |never| match never {})?;
-            (connected, Arc::clone(undo))
+            let connected = connect_block(block, &context, coins);
+            (asked.verdict(connected, |never| match never {})?, Arc::clone(undo))
         }
         GivenCoins::Lookup(lookup) => {
-            let mut coins = LookedUpCoins::new(block, position.height, lookup);
-            let connected = connect(block, &context, &mut coins, &asked, VerifyBlockError::Coins)?;
-            (connected, Arc::new(coins.into_undo()))
+            let connected = connect_looked_up(block, &context, lookup);
+            let (connected, undo) = asked.verdict(connected, VerifyBlockError::Coins)?;
+            (connected, Arc::new(undo))
         }
     };
     Ok(WithoutScripts {
@@ -153,24 +151,6 @@ pub fn validate_without_scripts<V: ScriptVerifier, E>(
         },
         flags: context.flags,
         undo,
-    })
-}
-
-/// Spends the coins of a block. A lock that could not be judged leaves the block without a verdict.
-fn connect<C: BlockCoins, E>(
-    block: &Block,
-    context: &ConnectContext<'_>,
-    coins: &mut C,
-    asked: &AskedInVain,
-    coins_error: impl FnOnce(C::Error) -> VerifyBlockError<E>,
-) -> Result<Connected, VerifyBlockError<E>> {
-    let connected = connect_block(block, context, coins);
-    if let Some(height) = asked.first() {
-        return Err(VerifyBlockError::UnknownMedianTime(height));
-    }
-    connected.map_err(|error| match error {
-        BlockError::Reject(reject) => reject.into(),
-        BlockError::Coins(error) => coins_error(error),
     })
 }
 
@@ -196,7 +176,18 @@ impl AskedInVain {
         })
     }
 
-    fn first(&self) -> Option<u32> {
-        u32::try_from(self.0.load(Ordering::Relaxed)).ok()
+    /// The verdict on a block. A lock that could not be judged leaves it without one.
+    fn verdict<T, C, E>(
+        &self,
+        connected: Result<T, BlockError<C>>,
+        coins_error: impl FnOnce(C) -> VerifyBlockError<E>,
+    ) -> Result<T, VerifyBlockError<E>> {
+        if let Ok(height) = u32::try_from(self.0.load(Ordering::Relaxed)) {
+            return Err(VerifyBlockError::UnknownMedianTime(height));
+        }
+        connected.map_err(|error| match error {
+            BlockError::Reject(reject) => reject.into(),
+            BlockError::Coins(error) => coins_error(error),
+        })
     }
 }

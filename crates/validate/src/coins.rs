@@ -3,7 +3,7 @@
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::{Block, BlockUndo, Coin, CoinList, CoinRef, Coins, OutPoint, Transaction, Txid};
 use blockmill_rules::SpentOutput;
-use blockmill_rules::connect::{BlockCoins, Spent};
+use blockmill_rules::connect::{BlockCoins, BlockError, ConnectContext, Connected, Spent, connect_block};
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -188,8 +188,29 @@ impl<B: AsRef<[u8]>> BlockCoins for OrderedCoins<'_, B> {
     fn create(&mut self, _: usize, _: &Transaction<'_>) {}
 }
 
+/// Validates a block by every rule that needs its coins, which `lookup` finds as they are before the
+/// block. Returns those that it spends.
+///
+/// # Errors
+/// [`BlockError`]; a rule that is broken is the first one in Core's order.
+pub fn connect_looked_up<B: AsRef<[u8]>, E>(
+    block: &Block<B>,
+    context: &ConnectContext<'_>,
+    lookup: &mut CoinLookupFn<'_, E>,
+) -> Result<(Connected, BlockUndo), BlockError<E>> {
+    let mut coins = LookedUpCoins {
+        ledger: Ledger::new(block, context.height),
+        lookup,
+        start: 0,
+        coins: CoinList::with_capacity(block.input_count()),
+        ends: Vec::with_capacity(block.transaction_count()),
+    };
+    let connected = connect_block(block, context, &mut coins)?;
+    Ok((connected, BlockUndo::from_coins(coins.coins, coins.ends)))
+}
+
 /// The coins of a block, found by outpoint.
-pub(crate) struct LookedUpCoins<'a, 'l, B, E> {
+struct LookedUpCoins<'a, 'l, B, E> {
     ledger: Ledger<'a, B>,
     lookup: &'a mut CoinLookupFn<'l, E>,
     /// Where the coins of the last transaction begin.
@@ -197,23 +218,6 @@ pub(crate) struct LookedUpCoins<'a, 'l, B, E> {
     /// The coins spent so far, and for each transaction their number up to its end.
     coins: CoinList,
     ends: Vec<usize>,
-}
-
-impl<'a, 'l, B: AsRef<[u8]>, E> LookedUpCoins<'a, 'l, B, E> {
-    pub(crate) fn new(block: &'a Block<B>, height: u32, lookup: &'a mut CoinLookupFn<'l, E>) -> Self {
-        Self {
-            ledger: Ledger::new(block, height),
-            lookup,
-            start: 0,
-            coins: CoinList::with_capacity(block.input_count()),
-            ends: Vec::with_capacity(block.transaction_count()),
-        }
-    }
-
-    /// The undo data of a block all of whose coins are spent.
-    pub(crate) fn into_undo(self) -> BlockUndo {
-        BlockUndo::from_coins(self.coins, self.ends)
-    }
 }
 
 impl<B: AsRef<[u8]>, E> BlockCoins for LookedUpCoins<'_, '_, B, E> {

@@ -45,7 +45,7 @@ pub mod position;
 pub mod validator;
 
 pub use block::{Verified, VerifyBlockError, validate_without_scripts};
-pub use coins::{GivenCoins, OwnCoins};
+pub use coins::{GivenCoins, OwnCoins, connect_looked_up};
 pub use collected::{CollectedCoins, KnownChain};
 pub use position::BlockPosition;
 pub use validator::{Validator, ValidatorOptions, VerifyTransactionError, script_verdict};

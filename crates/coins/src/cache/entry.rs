@@ -1,42 +1,16 @@
 //! The state machine of an entry: what becomes of the coin of an outpoint when it is read, created,
 //! spent or taken back.
 //!
-//! It stands here once, for two ways to reach entries: the whole map, which is locked for each
-//! operation ([`Session`](super::Session)), and a shard that one thread has locked
-//! ([`CacheShard`](super::CacheShard)). The head of [`cache`](super) has the states and the rules.
+//! The head of [`cache`](super) has the states and the rules.
 
 use super::log::{CreatedOver, EntryLog, SpentFrom};
+use super::shard::CacheShard;
 use super::{DIRTY, FRESH, Overwrite, STORED, USED};
-use crate::flush_epoch::{FlushClock, FlushEpoch};
-use crate::store::{CoinStore, StoreError};
+use crate::flush_epoch::FlushEpoch;
+use crate::store::StoreError;
 use blockmill_block::{Coin, coin};
-use blockmill_coinmap::{CoinRef, EntryFlags, EntryRef, HashedOutPoint, Update};
+use blockmill_coinmap::{CoinRef, EntryFlags, HashedOutPoint, Update};
 use std::time::Instant;
-
-/// A way to reach entries.
-pub trait EntryAccess {
-    /// Calls `visit` with the live entry of an outpoint.
-    fn with<R>(&self, at: &HashedOutPoint, visit: impl FnOnce(Option<EntryRef<'_>>) -> R) -> R;
-
-    /// Calls `change` with the live entry of an outpoint, and does what `change` returns. No other
-    /// thread sees or changes the entry in between.
-    fn update<'a, R>(&mut self, at: &HashedOutPoint, change: impl FnOnce(Option<EntryRef<'_>>) -> (Update<'a>, R))
-    -> R;
-
-    /// Calls `visit` with the frozen entry of an outpoint, if there is a flush.
-    fn with_frozen<R>(&self, at: &HashedOutPoint, visit: impl FnOnce(Option<EntryRef<'_>>) -> R) -> Option<R>;
-}
-
-/// What lies below all entries: the store, and what the cache knows of it.
-#[derive(Clone, Copy)]
-pub(super) struct Below<'c> {
-    pub(super) store: &'c dyn CoinStore,
-    pub(super) clock: &'c FlushClock,
-    /// Whether every coin of the store is in the cache.
-    pub(super) complete: bool,
-    #[cfg(test)]
-    pub(super) disabled: Option<super::Rule>,
-}
 
 /// What is known of an outpoint for which a coin is to be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,28 +21,14 @@ pub enum MustBeNew {
     Yes(Option<FlushEpoch>),
 }
 
-/// The cache while its entries are changed, for outpoints that are hashed with
-/// [`CoinsCache::hash_key`](super::CoinsCache::hash_key). Everything that is done is noted in a
-/// log, and can be taken back with it, the last first.
-pub struct CoinEntries<'c, R> {
-    pub(super) access: R,
-    pub(super) below: Below<'c>,
-}
-
-impl<R> std::fmt::Debug for CoinEntries<'_, R> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("CoinEntries").finish_non_exhaustive()
-    }
-}
-
-impl<R: EntryAccess> CoinEntries<'_, R> {
+impl CacheShard<'_> {
     /// What the frozen entries know of an outpoint: no entry, `Some(None)` if spent, or the coin.
-    pub(super) fn frozen(&self, at: &HashedOutPoint) -> Option<Option<Coin>> {
+    pub(super) fn frozen_coin(&self, at: &HashedOutPoint) -> Option<Option<Coin>> {
         #[cfg(test)]
         if self.below.disabled == Some(super::Rule::Frozen) {
             return None;
         }
-        self.access.with_frozen(at, |entry| entry.map(|entry| entry.coin()))?
+        self.frozen.as_ref()?.with(at, |entry| entry.map(|entry| entry.coin()))
     }
 
     fn read_store(&self, at: &HashedOutPoint, log: &mut EntryLog) -> Result<Option<Coin>, StoreError> {
@@ -76,7 +36,6 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
             return Ok(None);
         }
         let start = Instant::now();
-        // No lock of the map is held while the store reads.
         let found = self.below.store.get(at.outpoint());
         log.store_time += start.elapsed();
         found
@@ -96,7 +55,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
     /// Any [`StoreError`].
     pub fn get(&mut self, at: &HashedOutPoint, log: &mut EntryLog) -> Result<Option<Coin>, StoreError> {
         let live = self
-            .access
+            .live
             .update(at, |entry| match entry.map(|entry| (entry.flags(), entry.coin())) {
                 None => (Update::Keep, None),
                 Some((_, None)) => (Update::Keep, Some(None)),
@@ -107,7 +66,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
         if let Some(known) = live {
             return Ok(known);
         }
-        if let Some(known) = self.frozen(at) {
+        if let Some(known) = self.frozen_coin(at) {
             return Ok(known);
         }
         let found = self.read_missed(at, log)?;
@@ -119,7 +78,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
 
     /// Inserts a coin that the store has. Returns false if there is a live entry.
     pub(super) fn insert_if_absent(&mut self, at: &HashedOutPoint, coin: &Coin) -> bool {
-        self.access.update(at, |entry| match entry {
+        self.live.update(at, |entry| match entry {
             None => (Update::Put(USED, Some(CoinRef::from(coin))), true),
             // A coin that was read from the store never replaces an entry.
             Some(_) => (Update::Keep, false),
@@ -139,7 +98,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
         absent_at: Option<FlushEpoch>,
         log: &mut EntryLog,
     ) -> Result<bool, StoreError> {
-        match self.access.with(at, |entry| entry.map(|entry| !entry.is_spent())) {
+        match self.live.with(at, |entry| entry.map(|entry| !entry.is_spent())) {
             Some(is_unspent) => Ok(is_unspent),
             None => self.contains_below(at, absent_at, log),
         }
@@ -153,7 +112,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
         absent_at: Option<FlushEpoch>,
         log: &mut EntryLog,
     ) -> Result<bool, StoreError> {
-        if let Some(known) = self.frozen(at) {
+        if let Some(known) = self.frozen_coin(at) {
             return Ok(known.is_some());
         }
         #[cfg(test)]
@@ -193,7 +152,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
             dirty,
             ..
         } = log;
-        let live = self.access.update(at, |entry| {
+        let live = self.live.update(at, |entry| {
             let Some(entry) = entry else {
                 return (Update::Keep, None);
             };
@@ -221,7 +180,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
 
     /// Spends a coin that the live entries do not have.
     fn spend_below(&mut self, at: &HashedOutPoint, log: &mut EntryLog) -> Result<bool, StoreError> {
-        let known = match self.frozen(at) {
+        let known = match self.frozen_coin(at) {
             Some(known) => known,
             None => self.read_missed(at, log)?,
         };
@@ -238,7 +197,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
         //
         // The flush may have promoted the coin in between. It is the same coin, and not dirty. The
         // store has it, or gets it with the batch of the flush.
-        self.access.update(at, |_| (Update::Put(DIRTY.with(STORED), None), ()));
+        self.live.update(at, |_| (Update::Put(DIRTY.with(STORED), None), ()));
         log.dirty += 1;
         Ok(true)
     }
@@ -247,9 +206,9 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
     /// leaves a marker all the same.
     #[cfg(test)]
     fn needs_no_marker(&self, at: &HashedOutPoint) -> bool {
-        let is_fresh = |entry: Option<EntryRef<'_>>| entry.is_some_and(|entry| entry.flags().has(FRESH));
+        let frozen = self.frozen.as_ref();
         self.below.disabled == Some(super::Rule::FreshAcrossFlushPoint)
-            && self.access.with_frozen(at, is_fresh) == Some(true)
+            && frozen.is_some_and(|frozen| frozen.with(at, |entry| entry.is_some_and(|entry| entry.flags().has(FRESH))))
     }
 
     /// Creates a coin, instead of the coin that may be there. An output that can never be spent is
@@ -261,8 +220,8 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
         }
     }
 
-    /// Makes a coin. Returns false, with nothing done, if it is not certain that the outpoint can
-    /// get one: something is known of it. A coin that is there is never replaced.
+    /// Makes a coin. Returns false, with nothing done, if a coin is there that must not be there, or
+    /// if there is a live one, which is never replaced.
     ///
     /// # Errors
     /// Any [`StoreError`].
@@ -277,6 +236,8 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
     ) -> Result<bool, StoreError> {
         if let MustBeNew::Yes(absent_at) = must_be_new
             && self.contains_below(at, absent_at, log)?
+            // A marker says that what lies below is spent.
+            && self.live.with(at, |entry| entry.is_none_or(|entry| !entry.is_spent()))
         {
             return Ok(false);
         }
@@ -300,7 +261,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
             dirty,
             ..
         } = log;
-        self.access.update(at, |entry| {
+        self.live.update(at, |entry| {
             let Some(entry) = entry else {
                 *dirty += 1;
                 *created += 1;
@@ -343,12 +304,12 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
                 let was_dirty = isize::from(flags.has(DIRTY));
                 // The marker, which was dirty, goes. A fresh coin has left none.
                 log.dirty += if flags.has(FRESH) { was_dirty } else { was_dirty - 1 };
-                self.access.update(at, |_| (Update::Put(flags, Some(coin)), ()));
+                self.live.update(at, |_| (Update::Put(flags, Some(coin)), ()));
             }
             // The coin is below still: frozen, or in the store if the flush has promoted it.
             SpentFrom::Below => {
                 log.dirty -= 1;
-                self.access.update(at, |_| (Update::Remove, ()));
+                self.live.update(at, |_| (Update::Remove, ()));
             }
             // It never was an entry.
             SpentFrom::Elsewhere => {}
@@ -371,7 +332,7 @@ impl<R: EntryAccess> CoinEntries<'_, R> {
             None => Update::Remove,
             Some(over) => Update::Put(over.flags, over.coin.as_ref().map(CoinRef::from)),
         };
-        self.access.update(at, |_| (restored, ()));
+        self.live.update(at, |_| (restored, ()));
     }
 }
 

@@ -60,13 +60,6 @@ impl EntryLog {
         self.spent.used()
     }
 
-    /// Takes the coins that were spent. Nothing can be taken back then.
-    pub fn take_spent(&mut self) -> CoinList {
-        let spent = std::mem::take(&mut self.spent);
-        self.forget_changes();
-        spent
-    }
-
     /// Forgets the changes, which will not be taken back. The memory is kept.
     pub fn forget_changes(&mut self) {
         self.spent.clear();

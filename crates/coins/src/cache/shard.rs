@@ -5,9 +5,12 @@
 //! all is well, it says so, and its user has everything taken back by the logs.
 
 use super::CoinsCache;
-use super::entry::{Below, CoinEntries, EntryAccess};
+#[cfg(test)]
+use super::Rule;
 use super::log::EntryLog;
-use blockmill_coinmap::{CoinMap, EntryRef, HashedOutPoint, LockedShard, ReadShard, Update};
+use crate::flush_epoch::FlushClock;
+use crate::store::CoinStore;
+use blockmill_coinmap::{CoinMap, HashedOutPoint, LockedShard, ReadShard};
 
 /// The shard of the outpoints with this hash.
 #[inline]
@@ -28,15 +31,38 @@ impl std::fmt::Debug for CacheShards<'_> {
     }
 }
 
+/// What lies below all entries: the store, and what the cache knows of it.
+#[derive(Clone, Copy)]
+pub(super) struct Below<'c> {
+    pub(super) store: &'c dyn CoinStore,
+    pub(super) clock: &'c FlushClock,
+    /// Whether every coin of the store is in the cache.
+    pub(super) complete: bool,
+    #[cfg(test)]
+    pub(super) disabled: Option<Rule>,
+}
+
+/// A shard that one thread has; from [`CacheShards::lock`]. For outpoints that are hashed with
+/// [`CoinsCache::hash_key`] and belong to the shard. Everything that is done is noted in a log, and
+/// can be taken back with it, the last first.
+pub struct CacheShard<'s> {
+    pub(super) live: LockedShard<'s>,
+    /// The frozen entries, if there is a flush. Its promotion waits for the shard.
+    pub(super) frozen: Option<ReadShard<'s>>,
+    pub(super) below: Below<'s>,
+}
+
+impl std::fmt::Debug for CacheShard<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("CacheShard").finish_non_exhaustive()
+    }
+}
+
 impl CoinsCache {
     /// The cache for changes in shards. The logs of what the shards have done MUST be given to
     /// [`end_shards`](Self::end_shards).
     pub fn shards(&mut self) -> CacheShards<'_> {
-        CacheShards {
-            live: &self.map,
-            frozen: self.flush.as_ref().map(|flush| &**flush.frozen()),
-            below: self.below(),
-        }
+        self.dealt_out()
     }
 
     /// Counts what shards have done.
@@ -45,53 +71,50 @@ impl CoinsCache {
             self.count(log);
         }
     }
-}
 
-impl CacheShards<'_> {
-    /// Locks a shard. Another thread that wants it waits.
-    ///
-    /// # Panics
-    /// If `number` is not below [`SHARDS`](blockmill_coinmap::SHARDS).
-    pub fn lock(&self, number: usize) -> CacheShard<'_> {
-        CoinEntries {
-            access: OneShard {
-                live: self.live.lock_shard(number),
-                frozen: self.frozen.map(|frozen| frozen.read_shard(number)),
+    /// Changes the entry of one outpoint, and counts what was done.
+    pub(super) fn change<T>(
+        &mut self,
+        at: &HashedOutPoint,
+        change: impl FnOnce(&mut CacheShard<'_>, &mut EntryLog) -> T,
+    ) -> T {
+        let mut log = EntryLog::default();
+        let outcome = change(&mut self.lock(at), &mut log);
+        self.count(&log);
+        outcome
+    }
+
+    /// Locks the shard of an outpoint.
+    pub(super) fn lock(&self, at: &HashedOutPoint) -> CacheShard<'_> {
+        self.dealt_out().lock(shard_of(at.hash()))
+    }
+
+    fn dealt_out(&self) -> CacheShards<'_> {
+        CacheShards {
+            live: &self.map,
+            frozen: self.flush.as_ref().map(|flush| &**flush.frozen()),
+            below: Below {
+                store: &*self.store,
+                clock: &self.clock,
+                complete: self.complete,
+                #[cfg(test)]
+                disabled: self.disabled,
             },
-            below: self.below,
         }
     }
 }
 
-/// The entries of a shard that one thread has locked.
-#[derive(Debug)]
-pub struct OneShard<'s> {
-    live: LockedShard<'s>,
-    /// The frozen entries, if there is a flush. Its promotion waits for the shard.
-    frozen: Option<ReadShard<'s>>,
-}
-
-/// A shard that one thread has; from [`CacheShards::lock`].
-pub type CacheShard<'s> = CoinEntries<'s, OneShard<'s>>;
-
-impl EntryAccess for OneShard<'_> {
-    #[inline]
-    fn with<R>(&self, at: &HashedOutPoint, visit: impl FnOnce(Option<EntryRef<'_>>) -> R) -> R {
-        self.live.with(at, visit)
-    }
-
-    #[inline]
-    fn update<'a, R>(
-        &mut self,
-        at: &HashedOutPoint,
-        change: impl FnOnce(Option<EntryRef<'_>>) -> (Update<'a>, R),
-    ) -> R {
-        self.live.update(at, change)
-    }
-
-    #[inline]
-    fn with_frozen<R>(&self, at: &HashedOutPoint, visit: impl FnOnce(Option<EntryRef<'_>>) -> R) -> Option<R> {
-        Some(self.frozen.as_ref()?.with(at, visit))
+impl<'c> CacheShards<'c> {
+    /// Locks a shard. Another thread that wants it waits.
+    ///
+    /// # Panics
+    /// If `number` is not below [`SHARDS`](blockmill_coinmap::SHARDS).
+    pub fn lock(&self, number: usize) -> CacheShard<'c> {
+        CacheShard {
+            live: self.live.lock_shard(number),
+            frozen: self.frozen.map(|frozen| frozen.read_shard(number)),
+            below: self.below,
+        }
     }
 }
 
@@ -99,14 +122,14 @@ impl CacheShard<'_> {
     /// Starts loading what a search for this hash reads first.
     #[inline]
     pub fn prefetch_word(&self, hash: u64) {
-        self.access.live.prefetch_word(hash);
+        self.live.prefetch_word(hash);
     }
 
     /// Starts loading what an insertion with this hash reads and moves.
     #[inline]
     pub fn prefetch_insertion(&self, hash: u64) {
-        self.access.live.prefetch_insertion(hash);
-        if let Some(frozen) = &self.access.frozen {
+        self.live.prefetch_insertion(hash);
+        if let Some(frozen) = &self.frozen {
             frozen.prefetch_word(hash);
         }
     }
@@ -114,8 +137,8 @@ impl CacheShard<'_> {
     /// Starts loading what a search for this hash reads next.
     #[inline]
     pub fn prefetch_record(&self, hash: u64) {
-        if !self.access.live.prefetch_record(hash)
-            && let Some(frozen) = &self.access.frozen
+        if !self.live.prefetch_record(hash)
+            && let Some(frozen) = &self.frozen
         {
             frozen.prefetch_word(hash);
         }

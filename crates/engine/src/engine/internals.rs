@@ -13,7 +13,7 @@ pub struct Without {
     pub overlap: bool,
     /// Decoding ahead: a block is loaded when it is needed.
     pub decode: bool,
-    /// Shards: each block is resolved by itself, by one thread.
+    /// Windows of several blocks, dealt out to threads: each block is resolved by itself, by one.
     pub shards: bool,
     /// Flushing in the background: connecting waits for every flush.
     pub background_flush: bool,

@@ -144,12 +144,12 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
                 in_flight_max: if without.overlap { 1 } else { full.in_flight_max },
             },
             windows: match internals.windows {
-                _ if without.shards => Windows::NONE,
+                _ if without.shards => Windows::SINGLE,
                 Some(sizes) => Windows {
                     blocks_max: sizes.blocks,
                     blocks_min: 1,
                     jobs: sizes.jobs,
-                    always: true,
+                    events_min: 0,
                 },
                 None => Windows::FULL,
             },

@@ -76,7 +76,7 @@ fn a_repeated_coinbase_is_taken_back() {
     take_back_repeated_coinbase(None);
 }
 
-/// Shards do not know what a block replaces, so windows leave these blocks to the serial code.
+/// Shards do not know what a block replaces, so such a block is a window by itself.
 #[test]
 fn a_repeated_coinbase_is_taken_back_with_shards_in_use() {
     for (blocks, jobs) in [(1, 1), (32, 64)] {
@@ -108,7 +108,7 @@ fn a_repeated_coinbase_is_refused_with_shards_in_use() {
             stop_at_height: Some(1),
             ..Options::default()
         });
-        assert_eq!((report.height, report.totals.resolved_in_shards), (1, 1));
+        assert_eq!((report.height, report.totals.windows_rolled_back), (1, 0));
         let report = connect(Options::default());
         let rejected: Vec<_> = report
             .rejected
@@ -116,7 +116,7 @@ fn a_repeated_coinbase_is_refused_with_shards_in_use() {
             .map(|block| (block.hash, &*block.reject.reason))
             .collect();
         assert_eq!(rejected, [(hash(&repetition.blocks[1]), "bad-txns-BIP30")]);
-        assert_eq!((report.height, report.totals.serial_replays), (1, 1));
+        assert_eq!((report.height, report.totals.windows_rolled_back), (1, 1));
         assert_eq!(
             store.get(&repetition.outpoint).unwrap().map(|coin| coin.height),
             Some(1)

@@ -1,8 +1,7 @@
 //! The main loop: the blocks of a branch, one after the other.
 //!
-//! All threads load blocks ahead (`prefetch`). Blocks are resolved in windows, by all threads
-//! (`window`), or one by one by the connecting thread (`apply`). All threads check scripts, while
-//! the next blocks are resolved.
+//! All threads load blocks ahead (`prefetch`). Blocks are resolved in windows (`window`). All
+//! threads check scripts, while the next blocks are resolved.
 //!
 //! The active tip is fully verified. Above it are the blocks *in flight*: applied to the cache,
 //! scripts still running. A block is committed when its checks have passed and all blocks below it
@@ -10,14 +9,12 @@
 //! their undo data, the highest one first. A flush freezes the cache when no block is in flight, so
 //! it only ever writes what is fully validated.
 
-use crate::pipeline::apply::put_in_flight;
 use crate::pipeline::error::ConnectError;
 use crate::pipeline::keep::{first_kept, keep_and_write_undo};
 use crate::pipeline::load::{Content, PrefetchedBlock};
 use crate::pipeline::prefetch::Prefetcher;
-use crate::pipeline::resolve::ResolveError;
 use crate::pipeline::state::{Pipeline, ROUNDS_IN_FLIGHT_MAX, Run};
-use crate::pipeline::window::{next_blocks, put_window_in_flight, request_ahead};
+use crate::pipeline::window::{Put, next_blocks, put_in_flight};
 use crate::report::connect_report::Halt;
 use crate::report::stages::Stage;
 use crate::report::telemetry::{Branch, Committed};
@@ -27,7 +24,6 @@ use blockmill_chain::report::observer::BlockChange;
 use blockmill_rules::spend::SCRIPT_FAILED;
 use blockmill_rules::{Reject, ScriptVerifier, VerifyError};
 use blockmill_validate::check_pool::CheckFailure;
-use std::collections::VecDeque;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Instant;
@@ -70,7 +66,6 @@ pub(crate) fn connect<V: ScriptVerifier + 'static>(
         pipeline,
         run,
         prefetcher,
-        one_by_one: VecDeque::new(),
     };
     let end = branch.connect();
     // Whatever happened: what is in flight is not verified.
@@ -85,8 +80,6 @@ struct BranchRun<'a, 'r, V: ScriptVerifier + 'static> {
     pipeline: &'a mut Pipeline<V>,
     run: &'a mut Run<'r>,
     prefetcher: Prefetcher<V>,
-    /// Blocks that are ready and could not be resolved together, or go by themselves.
-    one_by_one: VecDeque<PrefetchedBlock>,
     /// The height from which blocks are retained.
     first_kept: u32,
 }
@@ -97,7 +90,7 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         let alone = self.pipeline.checks.workers() == 0;
         let mut idle = false;
         loop {
-            if self.pipeline.in_flight.is_empty() && self.is_at_end() {
+            if self.pipeline.in_flight.is_empty() && self.prefetcher.is_at_end() {
                 return Ok(BranchEnd::Finished);
             }
             if let Some(halt) = self.pipeline.must_halt(self.run.chain) {
@@ -137,17 +130,12 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         }
     }
 
-    /// Whether all blocks of the branch are resolved.
-    fn is_at_end(&self) -> bool {
-        self.one_by_one.is_empty() && self.prefetcher.is_at_end()
-    }
-
     /// Whether another block may be in flight.
     fn may_resolve(&self) -> bool {
         let pipeline = &self.pipeline;
         let height = self.run.chain.height() as usize + 1 + pipeline.in_flight.len();
         let limit = pipeline.limits.height_max;
-        if self.is_at_end() || limit.is_some_and(|limit| height > limit as usize) {
+        if self.prefetcher.is_at_end() || limit.is_some_and(|limit| height > limit as usize) {
             return false;
         }
         let room = pipeline.in_flight.len() < pipeline.concurrency.in_flight_max
@@ -160,21 +148,24 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
     /// Resolves the next blocks, if they are loaded and their coins are fetched, or if `wait` says
     /// to wait for that.
     fn resolve_next(&mut self, wait: bool) -> Result<Option<Step>, ConnectError> {
-        if let Some(block) = self.one_by_one.pop_front() {
-            request_ahead(self.pipeline, &mut self.prefetcher, self.run.chain);
-            return self.resolve(block).map(Some);
+        let mut blocks = next_blocks(self.pipeline, self.run, &mut self.prefetcher, wait, HELP_CHECKS);
+        // One that is not sound comes by itself.
+        if let Some(unsound) = blocks.pop_if(|last| !last.is_sound()) {
+            return self.end_at(unsound).map(Some);
         }
-        let blocks = next_blocks(self.pipeline, self.run, &mut self.prefetcher, wait, HELP_CHECKS);
-        if blocks.is_empty() {
+        let Some(first) = blocks.first() else {
             return Ok(None);
-        }
-        let Err(blocks) = put_window_in_flight(self.pipeline, self.run, blocks) else {
-            return Ok(Some(Continue(())));
         };
-        // The window was taken back whole. The serial code says what is wrong with which block.
-        self.one_by_one.extend(blocks);
-        let first = self.one_by_one.pop_front();
-        first.map(|block| self.resolve(block)).transpose()
+        let id = first.request.id;
+        match put_in_flight(self.pipeline, self.run, blocks)? {
+            Put::InFlight => {}
+            Put::OneByOne(blocks) => self.prefetcher.give_back(blocks),
+            Put::Rejected(reject) => {
+                let position = self.run.chain.index().entry(id).position();
+                return self.reject_above_all(id, reject, position).map(Some);
+            }
+        }
+        Ok(Some(Continue(())))
     }
 
     fn count_queues(&mut self) {
@@ -184,26 +175,26 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
         self.run.reporter.telemetry.queues(requested, loaded, in_flight, memory);
     }
 
-    /// Resolves a block by itself, and lets its checks begin.
-    fn resolve(&mut self, block: PrefetchedBlock) -> Result<Step, ConnectError> {
-        let (id, absent_at) = (block.request.id, block.absent_at);
-        let (reject, position) = match block.content {
-            Content::Sound(sound) => match put_in_flight(self.pipeline, self.run, id, sound, absent_at) {
-                Ok(()) => return Ok(Continue(())),
-                Err(ResolveError::Reject(reject)) => (reject, self.run.chain.index().entry(id).position()),
-                Err(ResolveError::Store(error)) => return Err(error.into()),
-            },
-            Content::Rejected(reject, position) => (reject, position),
+    /// Ends the run at a block that is not sound.
+    fn end_at(&mut self, block: PrefetchedBlock) -> Result<Step, ConnectError> {
+        let id = block.request.id;
+        match block.content {
+            Content::Sound(_) => unreachable!("a sound block is resolved"),
+            Content::Rejected(reject, position) => self.reject_above_all(id, reject, position),
             Content::Unreadable(unreadable) => {
                 if let Break(end) = self.commit_all()? {
                     return Ok(Break(end));
                 }
                 self.run.reporter.unreadable(unreadable);
                 self.run.chain.forget_content(id);
-                return Ok(Break(BranchEnd::Reselect));
+                Ok(Break(BranchEnd::Reselect))
             }
-        };
-        // A block below may be rejected too, and then the report names that one.
+        }
+    }
+
+    /// Reports a rejected block once all blocks in flight are committed. One of them may be rejected
+    /// too, and then the report names that one.
+    fn reject_above_all(&mut self, id: BlockId, reject: Reject, position: Option<Position>) -> Result<Step, ConnectError> {
         if let Break(end) = self.commit_all()? {
             return Ok(Break(end));
         }

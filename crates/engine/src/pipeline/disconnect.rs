@@ -3,7 +3,7 @@
 use crate::pipeline::error::ConnectError;
 use crate::pipeline::keep::keep;
 use crate::pipeline::load::Content;
-use crate::pipeline::resolve;
+use crate::pipeline::shards;
 use crate::pipeline::state::{Pipeline, Run};
 use blockmill_chain::report::events::Event;
 use blockmill_chain::report::observer::BlockChange;
@@ -45,7 +45,7 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
     // A consumer of the feed that has handled the block must be able to undo that.
     keep(run, id, &block)?;
     // All errors up to here leave the cache as it was.
-    let disconnected = pipeline.change_coins(|cache| resolve::disconnect(&block, &sound.outline, &undo, cache))?;
+    let disconnected = pipeline.change_coins(|cache| shards::disconnect(&block, &sound.outline, &undo, cache))?;
     let overwritten = run.chain.index().params().bip30_overwritten;
     // As in Core, the blocks whose coinbase a later block has overwritten may lack outputs.
     if !disconnected && !overwritten.contains(&(entry.height, entry.hash)) {

@@ -43,6 +43,18 @@ pub enum ConnectError {
         /// Why not.
         detail: String,
     },
+    /// The coins cache does not take a block whose coins were found right. This says nothing about
+    /// the block. Memory may be faulty, or this program.
+    #[error(
+        "block {hash} (height {height}): its coins were found right, and the coins cache does not take them: \
+         the memory of this machine may be faulty, or this program"
+    )]
+    Contradiction {
+        /// The block.
+        hash: BlockHash,
+        /// Its height.
+        height: u32,
+    },
     /// The script verifier failed. This says nothing about the block.
     #[error("block {hash}: {detail}")]
     Verifier {

@@ -1,7 +1,8 @@
 //! Blocks in flight: resolved, and not committed yet.
 
 use crate::pipeline::outline::Outline;
-use crate::pipeline::resolve;
+use crate::pipeline::shards::disconnect;
+use crate::pipeline::window::restore_replaced;
 use blockmill_block::coin::Coin;
 use blockmill_block::{Block, BlockUndo};
 use blockmill_chain::index::BlockId;
@@ -17,8 +18,8 @@ pub(crate) struct InFlight<V: ScriptVerifier + 'static> {
     pub(crate) id: BlockId,
     pub(crate) block: Arc<Block>,
     pub(crate) undo: Arc<BlockUndo>,
-    /// The undo data as a record of the undo log, if it is made already.
-    pub(crate) record: Option<Vec<u8>>,
+    /// The undo data as a record of the undo log.
+    pub(crate) record: Vec<u8>,
     /// Coins that it has replaced: one of the two blocks that repeat an older coinbase. Once it is
     /// committed they are gone for good.
     pub(crate) replaced: Vec<(HashedOutPoint, Coin)>,
@@ -35,27 +36,21 @@ impl<V: ScriptVerifier + 'static> InFlight<V> {
         id: BlockId,
         block: Arc<Block>,
         undo: Arc<BlockUndo>,
+        record: Vec<u8>,
         replaced: Vec<(HashedOutPoint, Coin)>,
         signatures: Option<SignatureWay>,
         checks: Option<PendingChecks<V>>,
     ) -> Self {
         Self {
             id,
-            memory: block.memory() + undo.memory(),
+            memory: block.memory() + undo.memory() + record.capacity(),
             block,
             undo,
-            record: None,
+            record,
             replaced,
             signatures,
             checks,
         }
-    }
-
-    /// The block with its undo data as a record.
-    pub(crate) fn with_record(mut self, record: Vec<u8>) -> Self {
-        self.memory += record.capacity();
-        self.record = Some(record);
-        self
     }
 
     /// Whether its checks have ended and its scripts have their verdicts.
@@ -162,8 +157,8 @@ impl<V: ScriptVerifier + 'static> InFlightBlocks<V> {
             // It was dropped when the block was resolved: its memory is better used for more
             // blocks.
             let outline = Outline::new(&block.block, cache.hash_key());
-            resolve::disconnect(&block.block, &outline, &block.undo, cache)?;
-            resolve::restore_replaced(&block.replaced, cache);
+            disconnect(&block.block, &outline, &block.undo, cache)?;
+            restore_replaced(&block.replaced, cache);
         }
         Ok(())
     }

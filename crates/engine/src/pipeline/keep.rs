@@ -47,10 +47,7 @@ pub(crate) fn keep_and_write_undo<V: ScriptVerifier + 'static>(
         keep(run, next.id, &next.block)?;
     }
     let header = next.block.header();
-    Ok(match &next.record {
-        Some(record) => run.data.append_undo_record(header, record)?,
-        None => run.data.append_undo(header, &next.undo)?,
-    })
+    Ok(run.data.append_undo_record(header, &next.record)?)
 }
 
 /// Keeps a block, if the data directory does not have it.

@@ -96,9 +96,20 @@ impl PrefetchedBlock {
         self.request.positions.first().copied().filter(|_| self.is_sound())
     }
 
-    /// Whether it may be resolved with others.
+    /// Whether it may be resolved.
     pub(crate) fn is_sound(&self) -> bool {
         matches!(self.content, Content::Sound(_))
+    }
+
+    /// The block of a window, all of which are sound.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub(crate) fn sound(&self) -> &SoundBlock {
+        match &self.content {
+            Content::Sound(sound) => sound,
+            Content::Rejected(..) | Content::Unreadable(_) => unreachable!("a window has sound blocks"),
+        }
     }
 
     /// Memory in bytes of the block, if it is sound.

@@ -101,7 +101,11 @@ impl<E: Copy> ByShard<E> {
 pub struct Outline {
     spends: ByShard<Spend>,
     creates: ByShard<Create>,
+    /// A bit for each shard that has events.
+    shards: u64,
 }
+
+const _: () = assert!(SHARDS <= u64::BITS as usize);
 
 impl Outline {
     /// The outline of a block, with hashes under the key of a cache.
@@ -120,6 +124,10 @@ impl Outline {
                 create_counts[shard_of(hash)] += u32::from(!is_unspendable(output.script_pubkey()));
             }
         }
+        let counts = (0..).zip(spend_counts.iter().zip(&create_counts));
+        let shards = counts.fold(0, |shards, (number, (&spends, &creates))| {
+            shards | u64::from(spends + creates > 0) << number
+        });
         // The events are counted by shard, so each has its position in one list.
         let (mut spends, mut next_spend) = ByShard::new(&spend_counts, NO_SPEND);
         let (mut creates, mut next_create) = ByShard::new(&create_counts, NO_CREATE);
@@ -158,7 +166,11 @@ impl Outline {
                 *next += 1;
             }
         }
-        Self { spends, creates }
+        Self {
+            spends,
+            creates,
+            shards,
+        }
     }
 
     /// What the block spends in a shard.
@@ -183,28 +195,14 @@ impl Outline {
         &self.creates.events
     }
 
-    /// The hashes in the order in which `block` spends and creates coins: of each transaction those
-    /// that it spends, then those that it creates. 0 for inputs and outputs without an event: those
-    /// of the coinbase, and outputs that can never be spent.
-    pub fn hashes_in_order<B: AsRef<[u8]>>(&self, block: &Block<B>) -> Vec<u64> {
-        let mut hashes = vec![0; block.input_count() + block.output_count()];
-        let mut outputs_before = Vec::with_capacity(block.transaction_count());
-        let mut count = 0;
-        for transaction in block.transactions() {
-            outputs_before.push(count);
-            count += transaction.output_count();
-        }
-        for spend in &self.spends.events {
-            // Before an input stand the outputs of all earlier transactions.
-            let number = spend.input as usize + outputs_before[spend.transaction as usize];
-            hashes[number] = spend.at.hash();
-        }
-        for create in &self.creates.events {
-            let transaction = create.transaction as usize;
-            let first = block.input_range(transaction).end + outputs_before[transaction];
-            hashes[first + create.at.outpoint().vout as usize] = create.at.hash();
-        }
-        hashes
+    /// The shards that have events.
+    pub fn shards(&self) -> impl Iterator<Item = usize> + use<> {
+        shards_in(self.shards)
+    }
+
+    /// The shards in which any of these blocks has events.
+    pub fn shards_of<'o>(outlines: impl IntoIterator<Item = &'o Self>) -> impl Iterator<Item = usize> {
+        shards_in(outlines.into_iter().fold(0, |shards, outline| shards | outline.shards))
     }
 
     /// Number of all events.
@@ -216,6 +214,10 @@ impl Outline {
     pub fn memory(&self) -> usize {
         self.spends.events.capacity() * size_of::<Spend>() + self.creates.events.capacity() * size_of::<Create>()
     }
+}
+
+fn shards_in(bits: u64) -> impl Iterator<Item = usize> {
+    (0..SHARDS).filter(move |number| bits >> number & 1 == 1)
 }
 
 /// Hashes of the outpoints of a block: of each transaction those that it spends, then those that it

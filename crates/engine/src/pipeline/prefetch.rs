@@ -76,6 +76,8 @@ pub(crate) struct Prefetcher<V: ScriptVerifier + 'static> {
     /// resolved.
     memory: usize,
     handed_out: usize,
+    /// How many of the loaded blocks are handed out one at a time.
+    single: usize,
     /// The most memory that a block has needed for each of its bytes.
     memory_per_byte: usize,
     bounds: Bounds,
@@ -91,6 +93,7 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
             loaded: VecDeque::new(),
             memory: 0,
             handed_out: 0,
+            single: 0,
             memory_per_byte: MEMORY_PER_BYTE,
             bounds,
         }
@@ -129,15 +132,30 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
         }
     }
 
+    /// Takes the blocks back that were handed out last. They are handed out again, one at a time.
+    pub(crate) fn give_back(&mut self, blocks: Vec<PrefetchedBlock>) {
+        self.single = blocks.len();
+        for mut block in blocks.into_iter().rev() {
+            // Its coins are fetched.
+            block.fetches = Some(Fetches::default());
+            self.requested.push_front(block.memory());
+            self.loaded.push_front(block);
+        }
+        self.handed_out = 0;
+    }
+
     /// The next blocks: as many as are wanted together, or all that can come. If `wait` says so,
     /// waits until they are loaded, and until the coins of the first are fetched. `fetch` begins to
     /// fetch the coins of a block that is loaded.
     pub(crate) fn next(
         &mut self,
         wait: bool,
-        window: Window,
+        mut window: Window,
         fetch: impl FnMut(&PrefetchedBlock) -> Fetches,
     ) -> Vec<PrefetchedBlock> {
+        if self.single > 0 {
+            (window.loaded_min, window.blocks_max) = (1, 1);
+        }
         while let Some(block) = self.requester.try_collect_next().map(Self::loaded) {
             self.push_loaded(block);
         }
@@ -150,6 +168,7 @@ impl<V: ScriptVerifier + 'static> Prefetcher<V> {
         }
         self.begin_fetches(window.inputs_max, fetch);
         let together = self.together(wait, &window);
+        self.single = self.single.saturating_sub(together);
         self.handed_out += self.requested.drain(..together).sum::<usize>();
         self.loaded.drain(..together).collect()
     }

@@ -11,14 +11,17 @@
 //!
 //! Shards, and the validation of blocks, say "valid" or nothing. Everything else is *odd*: a coin
 //! that is missing, or created twice, or there already, a broken rule, an error of the store, a
-//! panic. Then all shards take back what they have done, and the serial code (`resolve`) says what
-//! is wrong, if anything is.
+//! panic. Then all shards take back what they have done, and each block becomes a window of its
+//! own. If that is odd, too, [`judge()`] says what is wrong with the block, and changes nothing.
+//!
+//! A small window is resolved by one thread, in the shards that have events.
 
 use crate::pipeline::outline::Outline;
 use blockmill_block::{Block, BlockUndo, Magic};
-use blockmill_coins::{CacheShards, CoinsCache, MustBeNew, SHARDS};
+use blockmill_coins::{CacheShards, CoinsCache, FlushEpoch, MustBeNew, StoreError};
 use blockmill_pool::{ThreadPool, contain};
-use blockmill_rules::connect::ConnectContext;
+use blockmill_rules::Reject;
+use blockmill_rules::connect::{BlockError, ConnectContext, Overwriting};
 use blockmill_sync::{Backoff, ManualResetEvent};
 use shard_outcome::ShardOutcome;
 use std::sync::OnceLock;
@@ -26,6 +29,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use validate::validate;
 
+pub use disconnect::disconnect;
+pub use judge::judge;
+
+mod disconnect;
+mod judge;
 mod overlapped;
 mod shard_outcome;
 mod validate;
@@ -36,10 +44,21 @@ pub struct WindowBlock<'w> {
     pub block: &'w Block,
     /// Its events, under the key of the cache.
     pub outline: &'w Outline,
-    /// Its position in the chain. Whether it may overwrite coins is said by `must_be_new`.
+    /// Its position in the chain.
     pub context: ConnectContext<'w>,
+    /// The flush epoch at which the store had none of its outputs, if that was seen.
+    pub absent_at: Option<FlushEpoch>,
+}
+
+impl WindowBlock<'_> {
     /// What must hold for the coins that it creates.
-    pub must_be_new: MustBeNew,
+    #[inline]
+    fn must_be_new(&self) -> MustBeNew {
+        match self.context.overwriting {
+            Overwriting::Allowed => MustBeNew::No,
+            Overwriting::Forbidden => MustBeNew::Yes(self.absent_at),
+        }
+    }
 }
 
 /// A block that keeps all rules but those of its scripts, which have not run.
@@ -57,8 +76,16 @@ pub struct ValidBlock {
 pub enum WindowOutcome {
     /// All its blocks keep all rules but those of their scripts.
     Valid(Vec<ValidBlock>),
-    /// Something is odd. The cache has the coins that it had before.
+    /// Something is odd with a window of several blocks. The cache has the coins that it had
+    /// before.
     Odd,
+    /// The one block of the window breaks this rule. The cache has the coins that it had before.
+    Rejected(Reject),
+    /// The store failed. The cache has the coins that it had before.
+    Failed(StoreError),
+    /// The window of one block is odd, twice, and [`judge()`] finds nothing wrong with it. The cache
+    /// has the coins that it had before.
+    Contradiction,
     /// The coins that it spends take more memory than they may. The cache has the coins that it had
     /// before.
     TooLarge,
@@ -67,8 +94,8 @@ pub enum WindowOutcome {
 /// How a window is dealt out.
 #[derive(Debug, Clone, Copy)]
 pub struct Dealing<'p> {
-    /// The threads.
-    pub pool: &'p ThreadPool,
+    /// The threads. Without them the caller's does everything.
+    pub pool: Option<&'p ThreadPool>,
     /// Jobs that the shards are put into. A thread takes one at a time.
     pub jobs: usize,
     /// Memory in bytes that the coins which a window spends may take in the shards.
@@ -128,6 +155,28 @@ pub fn resolve_window(
     dealing: Dealing<'_>,
     done: &(dyn Fn(Option<usize>, Instant, Instant) + Sync),
 ) -> WindowOutcome {
+    let outcome = try_window(window, cache, dealing, done);
+    let (WindowOutcome::Odd, [block]) = (&outcome, window) else {
+        return outcome;
+    };
+    match judge(block, cache) {
+        Err(BlockError::Reject(reject)) => WindowOutcome::Rejected(reject),
+        Err(BlockError::Coins(error)) => WindowOutcome::Failed(error),
+        // A read of the store may have failed once.
+        Ok(()) => match try_window(window, cache, dealing, done) {
+            WindowOutcome::Odd => WindowOutcome::Contradiction,
+            other => other,
+        },
+    }
+}
+
+fn try_window(
+    window: &[WindowBlock<'_>],
+    cache: &mut CoinsCache,
+    dealing: Dealing<'_>,
+    done: &(dyn Fn(Option<usize>, Instant, Instant) + Sync),
+) -> WindowOutcome {
+    let numbers: Vec<usize> = Outline::shards_of(window.iter().map(|block| block.outline)).collect();
     let work = WindowWork {
         window,
         shards: cache.shards(),
@@ -136,22 +185,25 @@ pub fn resolve_window(
             bytes_max: dealing.spent_bytes_max,
             used: AtomicUsize::new(0),
         },
-        outcomes: (0..SHARDS).map(|_| OnceLock::new()).collect(),
+        outcomes: numbers.iter().map(|_| OnceLock::new()).collect(),
         valid: window.iter().map(|_| OnceLock::new()).collect(),
         shards_begun: AtomicUsize::new(0),
-        shards_left: AtomicUsize::new(SHARDS),
+        shards_left: AtomicUsize::new(numbers.len()),
+        numbers,
         shards_done: ManualResetEvent::new(),
         blocks_begun: AtomicUsize::new(0),
         done,
     };
-    // This thread works, too, so one helper fewer is wanted.
-    let helpers = dealing.pool.workers().min(dealing.jobs.max(window.len()) - 1);
-    dealing.pool.scope(|scope| {
-        for _ in 0..helpers {
-            scope.spawn(|| work.work());
-        }
-        work.work();
-    });
+    match dealing.pool {
+        None => work.work(),
+        Some(pool) => pool.scope(|scope| {
+            // This thread works, too, so one helper fewer is wanted.
+            for _ in 0..pool.workers().min(dealing.jobs.max(window.len()) - 1) {
+                scope.spawn(|| work.work());
+            }
+            work.work();
+        }),
+    }
     let WindowWork {
         shards,
         room,
@@ -182,7 +234,9 @@ struct WindowWork<'w> {
     shards: CacheShards<'w>,
     dealing: Dealing<'w>,
     room: Room,
-    /// What has become of each shard, and of each block.
+    /// The shards that have events.
+    numbers: Vec<usize>,
+    /// What has become of each of them, and of each block.
     outcomes: Vec<OnceLock<ShardOutcome>>,
     valid: Vec<OnceLock<ValidBlock>>,
     /// The number of the next job of shards, and of the next block.
@@ -211,28 +265,28 @@ impl WindowWork<'_> {
     }
 
     fn run_shards(&self) {
-        let together = SHARDS.div_ceil(self.dealing.jobs.clamp(1, SHARDS));
+        let together = self.numbers.len().div_ceil(self.dealing.jobs.max(1)).max(1);
         loop {
             // Relaxed: the number alone counts, and what is read was there before the threads.
             let first = self.shards_begun.fetch_add(1, Ordering::Relaxed) * together;
-            let numbers = first..(first + together).min(SHARDS);
-            if numbers.is_empty() {
+            let job = first..(first + together).min(self.numbers.len());
+            if job.is_empty() {
                 return;
             }
             let start = Instant::now();
-            for number in numbers.clone() {
-                let mut outcome = ShardOutcome::new(number);
+            for index in job.clone() {
+                let mut outcome = ShardOutcome::new(self.numbers[index]);
                 #[cfg(test)]
                 {
                     outcome.fault = self.dealing.fault;
                 }
                 outcome.is_odd |= contain(|| outcome.run(&self.shards, self.window, &self.room)).is_err();
-                let is_first = self.outcomes[number].set(outcome).is_ok();
-                debug_assert!(is_first, "shard {number} ran twice");
+                let is_first = self.outcomes[index].set(outcome).is_ok();
+                debug_assert!(is_first, "shard {} ran twice", self.numbers[index]);
             }
             let end = Instant::now();
             // AcqRel: who sees 0 sees all outcomes.
-            if self.shards_left.fetch_sub(numbers.len(), Ordering::AcqRel) == numbers.len() {
+            if self.shards_left.fetch_sub(job.len(), Ordering::AcqRel) == job.len() {
                 self.shards_done.set();
             }
             (self.done)(None, start, end);

@@ -1,25 +1,28 @@
 //! Blocks in a row are put in flight together: resolved in shards, and their checks begun.
 
-use crate::pipeline::apply::way_to_check;
+use crate::pipeline::error::ConnectError;
 use crate::pipeline::in_flight::InFlight;
-use crate::pipeline::load::{Content, LoadRequest, PrefetchedBlock, SoundBlock};
+use crate::pipeline::load::{LoadRequest, PrefetchedBlock, SoundBlock};
 use crate::pipeline::prefetch::Prefetcher;
 use crate::pipeline::shards::{Dealing, ValidBlock, WindowBlock, WindowOutcome, resolve_window};
 use crate::pipeline::state::{Pipeline, Run, count_times};
 use crate::report::stages::Stage;
+use blockmill_block::Coin;
+use blockmill_chain::assume_valid;
 use blockmill_chain::index::BlockId;
+use blockmill_chain::report::signatures::SignatureWay;
 use blockmill_chain::state::ChainState;
-use blockmill_coins::MustBeNew;
+use blockmill_coins::{CoinRef, CoinsCache, HashedOutPoint, Overwrite, StoreError};
 use blockmill_pool::contain;
-use blockmill_rules::ScriptVerifier;
-use blockmill_rules::connect::{ConnectContext, MedianTimes, Overwriting};
+use blockmill_rules::connect::{ConnectContext, MedianTimes};
 use blockmill_rules::flags::block_script_flags;
+use blockmill_rules::{Reject, ScriptVerifier};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Requests the blocks that are loaded while others are resolved.
-pub(crate) fn request_ahead<V: ScriptVerifier + 'static>(
+fn request_ahead<V: ScriptVerifier + 'static>(
     pipeline: &Pipeline<V>,
     prefetcher: &mut Prefetcher<V>,
     chain: &ChainState,
@@ -56,30 +59,46 @@ pub(crate) fn next_blocks<V: ScriptVerifier + 'static>(
     }
     let telemetry = &mut *run.reporter.telemetry;
     for block in &mut blocks {
-        count_times(&block.times, telemetry);
+        count_times(&std::mem::take(&mut block.times), telemetry);
         pipeline.let_flush_catch_up(help_checks, telemetry);
         let fetches = block.fetches.take().unwrap_or_default();
-        block.absent_at = pipeline.finish_fetches(block.request.height, fetches, telemetry);
+        let absent_at = pipeline.finish_fetches(block.request.height, fetches, telemetry);
+        // A block that was given back has nothing to fetch.
+        block.absent_at = absent_at.or(block.absent_at);
     }
     blocks
 }
 
-/// Resolves blocks in shards, above all those in flight, and begins their checks. If that cannot be
-/// done the blocks are given back, and the cache is as it was.
-pub(crate) fn put_window_in_flight<V: ScriptVerifier + 'static>(
+/// What becomes of blocks that are to be in flight.
+pub(crate) enum Put {
+    /// They are.
+    InFlight,
+    /// The blocks cannot be resolved together. The cache is as it was.
+    OneByOne(Vec<PrefetchedBlock>),
+    /// The one block breaks a rule. The cache is as it was.
+    Rejected(Reject),
+}
+
+/// Resolves blocks in shards, above all those in flight, and begins their checks.
+pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
     blocks: Vec<PrefetchedBlock>,
-) -> Result<(), Vec<PrefetchedBlock>> {
+) -> Result<Put, ConnectError> {
     let repeats = &run.chain.index().params().bip30_exceptions;
     let is_repeat = |block: &PrefetchedBlock| {
         let entry = run.chain.index().entry(block.request.id);
         repeats.contains(&(entry.height, entry.hash))
     };
-    // A repeat replaces coins that its undo data lacks. The serial code keeps them.
-    if !pipeline.windows.take(&blocks) || blocks.iter().any(is_repeat) {
-        return Err(blocks);
+    let has_repeat = blocks.iter().any(is_repeat);
+    if has_repeat && blocks.len() > 1 {
+        return Ok(Put::OneByOne(blocks));
     }
+    // Only BIP 30's two exceptions replace coins, and undo data does not have those.
+    let mut replaced = match has_repeat {
+        true => pipeline.change_coins(|cache| spend_replaced(&blocks, cache))?,
+        false => Vec::new(),
+    };
     let outcome = contain(|| resolve(pipeline, run, &blocks)).unwrap_or_else(|panicked| {
         // The shards may not have taken everything back.
         pipeline.flusher.note_broken();
@@ -87,27 +106,85 @@ pub(crate) fn put_window_in_flight<V: ScriptVerifier + 'static>(
     });
     let valid = match outcome {
         WindowOutcome::Valid(valid) => valid,
+        // Nothing looked wrong.
+        WindowOutcome::TooLarge => return Ok(Put::OneByOne(blocks)),
         WindowOutcome::Odd => {
-            run.reporter.telemetry.replayed();
-            return Err(blocks);
+            run.reporter.telemetry.window_rolled_back();
+            return Ok(Put::OneByOne(blocks));
         }
-        // This is no replay: nothing looked wrong.
-        WindowOutcome::TooLarge => return Err(blocks),
+        WindowOutcome::Rejected(reject) => {
+            run.reporter.telemetry.window_rolled_back();
+            restore_replaced(&replaced, &mut pipeline.cache);
+            return Ok(Put::Rejected(reject));
+        }
+        WindowOutcome::Failed(error) => {
+            restore_replaced(&replaced, &mut pipeline.cache);
+            return Err(error.into());
+        }
+        WindowOutcome::Contradiction => {
+            restore_replaced(&replaced, &mut pipeline.cache);
+            let entry = run.chain.index().entry(blocks[0].request.id);
+            return Err(ConnectError::Contradiction {
+                hash: entry.hash,
+                height: entry.height,
+            });
+        }
     };
-    run.reporter.telemetry.resolved_in_shards(blocks.len());
+    // The outlines and the facts are of no more use. Without them more blocks fit into memory.
     for (loaded, ValidBlock { undo, record }) in blocks.into_iter().zip(valid) {
         let (id, height) = (loaded.request.id, loaded.request.height);
-        let Content::Sound(SoundBlock { block, .. }) = loaded.content else {
-            unreachable!("a window has sound blocks");
-        };
+        let block = Arc::clone(&loaded.sound().block);
+        drop(loaded);
         let flags = block_script_flags(run.chain.index().params(), height, &block.hash());
         let undo = Arc::new(undo);
         let signatures = way_to_check(pipeline, run, id, height);
         let checks = signatures.map(|way| pipeline.checks.begin(&block, &undo, flags, height, way.lanes));
-        let block = InFlight::new(id, block, undo, Vec::new(), signatures, checks).with_record(record);
+        // Only a window of one block has any.
+        let replaced = std::mem::take(&mut replaced);
+        let block = InFlight::new(id, block, undo, record, replaced, signatures, checks);
         pipeline.in_flight.push(block);
     }
-    Ok(())
+    Ok(Put::InFlight)
+}
+
+/// Spends the coins that the outputs of a block's coinbase replace, where it may repeat an older
+/// coinbase.
+fn spend_replaced(
+    blocks: &[PrefetchedBlock],
+    cache: &mut CoinsCache,
+) -> Result<Vec<(HashedOutPoint, Coin)>, StoreError> {
+    let creates = blocks.iter().flat_map(|block| block.sound().outline.all_creates());
+    let mut replaced = Vec::new();
+    for create in creates.filter(|create| create.transaction == 0) {
+        let coin = cache.spend(create.at.outpoint())?;
+        replaced.extend(coin.map(|coin| (create.at, coin)));
+    }
+    Ok(replaced)
+}
+
+/// Restores coins that the coinbase of a block has replaced which is not in flight, or no longer.
+pub(super) fn restore_replaced(replaced: &[(HashedOutPoint, Coin)], cache: &mut CoinsCache) {
+    for (at, coin) in replaced {
+        cache.add(at.outpoint(), CoinRef::from(coin), Overwrite::Possible);
+    }
+}
+
+/// How the signatures of a block are verified; none if its scripts are assumed valid.
+fn way_to_check<V: ScriptVerifier + 'static>(
+    pipeline: &Pipeline<V>,
+    run: &mut Run<'_>,
+    id: BlockId,
+    height: u32,
+) -> Option<SignatureWay> {
+    let (index, options) = (run.chain.index(), &pipeline.scripts);
+    let reason = assume_valid::reason_to_check(index, id, options.assume_valid.as_ref());
+    if options.assume_valid.is_some() {
+        run.reporter.scripts(height, reason);
+    }
+    reason?;
+    let way = assume_valid::signature_way(index, id, options.signatures, pipeline.checks.can_defer());
+    run.reporter.signatures(height, way);
+    Some(way)
 }
 
 fn resolve<V: ScriptVerifier + 'static>(
@@ -129,9 +206,7 @@ fn resolve<V: ScriptVerifier + 'static>(
     let window: Vec<WindowBlock<'_>> = blocks
         .iter()
         .map(|loaded| {
-            let Content::Sound(SoundBlock { block, facts, outline }) = &loaded.content else {
-                unreachable!("a window has sound blocks");
-            };
+            let SoundBlock { block, facts, outline } = loaded.sound();
             let height = loaded.request.height;
             WindowBlock {
                 block,
@@ -140,18 +215,14 @@ fn resolve<V: ScriptVerifier + 'static>(
                     params,
                     height,
                     flags: block_script_flags(params, height, &block.hash()),
-                    // The shards see to that, by `must_be_new`.
-                    overwriting: Overwriting::Allowed,
+                    overwriting: chain.overwriting(loaded.request.id),
                     median_times: Some(MedianTimes {
                         parent: median_time_past(height - 1),
                         at_height: &median_time_past,
                     }),
                     legacy_sigops: &facts.legacy_sigops,
                 },
-                must_be_new: match chain.overwriting(loaded.request.id) {
-                    Overwriting::Allowed => MustBeNew::No,
-                    Overwriting::Forbidden => MustBeNew::Yes(loaded.absent_at),
-                },
+                absent_at: loaded.absent_at,
             }
         })
         .collect();
@@ -166,9 +237,13 @@ fn resolve<V: ScriptVerifier + 'static>(
     };
     let fetched_before = pipeline.cache.store_time();
     let dealing = Dealing {
-        pool: &pipeline.thread_pool,
+        pool: pipeline.windows.are_dealt_out(blocks).then_some(&pipeline.thread_pool),
         jobs: pipeline.windows.jobs,
-        spent_bytes_max: pipeline.plan.window_spent_bytes,
+        spent_bytes_max: match blocks.len() {
+            // It has to be resolved, however large.
+            1 => usize::MAX,
+            _ => pipeline.plan.window_spent_bytes,
+        },
         magic: params.magic(),
         #[cfg(test)]
         fault: None,

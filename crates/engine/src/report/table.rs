@@ -60,15 +60,14 @@ macro_rules! figure {
 
 /// All figures but the times of stages, in the order of reports.
 #[rustfmt::skip]
-pub static FIGURES: [Figure; 32] = [
+pub static FIGURES: [Figure; 31] = [
     figure!("blocks", "blocks_total", "blocks connected", Count, blocks),
     figure!("transactions", "transactions_total", "transactions connected", Count, transactions),
     figure!("inputs", "inputs_total", "inputs connected", Count, inputs),
     figure!("bytes", "bytes_total", "bytes of blocks connected", Count, bytes),
     figure!("disconnected", "disconnected_total", "blocks disconnected", Count, disconnected),
     figure!("scripts_skipped", "scripts_skipped_total", "blocks whose scripts were assumed to be valid", Count, scripts_skipped),
-    figure!("resolved_in_shards", "resolved_in_shards_total", "blocks resolved together with others, in shards", Count, resolved_in_shards),
-    figure!("serial_replays", "serial_replays_total", "windows of blocks that were resolved once more, block by block", Count, serial_replays),
+    figure!("windows_rolled_back", "windows_rolled_back_total", "windows of blocks that were rolled back, and resolved block by block", Count, windows_rolled_back),
     figure!("cache.hits", "cache_hits_total", "look-ups that the coins cache answered", Count, cache.hits),
     figure!("cache.misses", "cache_misses_total", "look-ups that went to the store", Count, cache.misses),
     figure!("fetch.keys", "fetched_total", "coins that were looked up in the store ahead of their use", Count, fetch.reads.keys),

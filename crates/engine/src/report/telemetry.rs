@@ -210,14 +210,9 @@ impl Telemetry {
         self.totals.stages.add(Stage::Flush, done.time, waited);
     }
 
-    /// Notes that a window is resolved, and the number of its blocks.
-    pub(crate) fn resolved_in_shards(&mut self, blocks: usize) {
-        self.totals.resolved_in_shards += blocks as u64;
-    }
-
-    /// Notes that a window is resolved once more, block by block.
-    pub(crate) fn replayed(&mut self) {
-        self.totals.serial_replays += 1;
+    /// Notes that a window was rolled back, and its blocks are resolved one at a time.
+    pub(crate) fn window_rolled_back(&mut self) {
+        self.totals.windows_rolled_back += 1;
     }
 
     /// Notes that the connecting thread waited for a flush because the cache was full.

@@ -84,11 +84,9 @@ pub struct Totals {
     pub disconnected: u64,
     /// Blocks connected without running their scripts.
     pub scripts_skipped: u64,
-    /// Blocks that were resolved together with others, in shards.
-    pub resolved_in_shards: u64,
-    /// Windows of blocks that were resolved once more, block by block, since something in them was
-    /// not certain to be valid.
-    pub serial_replays: u64,
+    /// Windows of blocks that were rolled back, since something in them was not certain to be
+    /// valid. Their blocks were then resolved one at a time.
+    pub windows_rolled_back: u64,
     /// Look-ups in the coins cache.
     pub cache: CacheCounters,
     /// Coins read ahead.

@@ -315,7 +315,7 @@ fn claims(report: &mut Report) {
         let pause = report.most("pause_max_ms", |row| row.table() == table);
         report.at_most(&format!("{table}: longest pause for a flush, ms"), pause, PAUSE_MAX_MS);
     }
-    let replays = report.most("serial_replays", |_| true);
+    let replays = report.most("windows_rolled_back", |_| true);
     report.at_most("windows of blocks that were resolved again", replays, 0.0);
 }
 
@@ -341,7 +341,7 @@ mod tests {
 
     fn row(table: &str, engine: &str, ratio: f64) -> Row {
         let row = Row::new(table).with("engine", engine).with("threads", 2);
-        row.with("ratio_median", ratio).with("serial_replays", 1)
+        row.with("ratio_median", ratio).with("windows_rolled_back", 1)
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub(super) fn figures(finished: &Finished, report: &Value) -> Run {
     }
     let hits = number("/cache/hits").zip(number("/cache/misses"));
     run.with("resolve_us_per_input", busy("resolve") * 1e6 / inputs)
-        .with("serial_replays", number("/serial_replays"))
+        .with("windows_rolled_back", number("/windows_rolled_back"))
         .with("hit_rate", hits.map(|(hits, misses)| hits / (hits + misses).max(1.0)))
         .with("flushes", number("/flushes"))
         .with("waits", number("/flush/waits"))
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn figures_of_a_report() {
         let stages = json!({"read": {"busy_s": 0.25}, "resolve": {"busy_s": 0.75}});
-        let report = json!({"inputs": 1000, "stages": stages, "serial_replays": 2});
+        let report = json!({"inputs": 1000, "stages": stages, "windows_rolled_back": 2});
         let finished = Finished {
             anonymous_mib: 5.0,
             ..Finished::default()
@@ -190,7 +190,7 @@ mod tests {
             (1000, 25.0, 0.0)
         );
         assert_eq!(
-            (run.figures["resolve_us_per_input"], run.figures["serial_replays"]),
+            (run.figures["resolve_us_per_input"], run.figures["windows_rolled_back"]),
             (750.0, 2.0)
         );
     }

@@ -1,10 +1,9 @@
-//! Shards, and the whole map with a log, beside single operations: the same events, and then the
-//! same entries, flag by flag.
+//! Shards with their logs, beside single operations: the same events, and then the same entries,
+//! flag by flag.
 
 use super::world::{Coins, Step, World, step};
 use super::*;
 use crate::SHARDS;
-use crate::cache::entry::EntryAccess;
 use proptest::strategy::ValueTree;
 
 /// What happens to an outpoint.
@@ -38,8 +37,6 @@ struct Round {
     events: Vec<Event>,
     /// All is taken back, and done again.
     is_taken_back: bool,
-    /// The events are dealt out to shards. Otherwise the whole map is changed, with one log.
-    in_shards: bool,
     /// How many reads of the store succeed.
     good_reads: Option<u64>,
 }
@@ -50,19 +47,15 @@ fn round() -> impl Strategy<Value = Round> {
         any::<bool>(),
         proptest::collection::vec(event(), 0..40),
         any::<bool>(),
-        any::<bool>(),
         prop_oneof![4 => Just(None), 1 => (0u64..10).prop_map(Some)],
     )
-        .prop_map(
-            |(steps, is_emptied, events, is_taken_back, in_shards, good_reads)| Round {
-                steps,
-                is_emptied,
-                events,
-                is_taken_back,
-                in_shards,
-                good_reads,
-            },
-        )
+        .prop_map(|(steps, is_emptied, events, is_taken_back, good_reads)| Round {
+            steps,
+            is_emptied,
+            events,
+            is_taken_back,
+            good_reads,
+        })
 }
 
 type Entries = BTreeMap<OutPoint, (EntryFlags, Option<Coin>)>;
@@ -118,8 +111,8 @@ struct Answer {
 }
 
 /// One event.
-fn take<R: EntryAccess>(
-    entries: &mut CoinEntries<'_, R>,
+fn take(
+    shard: &mut CacheShard<'_>,
     at: &HashedOutPoint,
     event: &Event,
     log: &mut EntryLog,
@@ -131,7 +124,7 @@ fn take<R: EntryAccess>(
     let mut spent = None;
     let is_done = match event {
         Event::Spend(_) => {
-            let is_spent = entries.spend(at, log)?;
+            let is_spent = shard.spend(at, log)?;
             if is_spent {
                 spent = Some(log.spent().at(log.spent().len() - 1).to_coin());
                 known.model.remove(&outpoint);
@@ -143,7 +136,7 @@ fn take<R: EntryAccess>(
                 overwrite = Overwrite::Possible;
             }
             let coin = coin(*value);
-            let is_made = entries.create(at, CoinRef::from(&coin), overwrite, must_be_new, log)?;
+            let is_made = shard.create(at, CoinRef::from(&coin), overwrite, must_be_new, log)?;
             if is_made {
                 known.model.insert(outpoint, coin);
             }
@@ -154,12 +147,12 @@ fn take<R: EntryAccess>(
                 overwrite = Overwrite::Possible;
             }
             let coin = coin(*value);
-            entries.add(at, CoinRef::from(&coin), overwrite, log);
+            shard.add(at, CoinRef::from(&coin), overwrite, log);
             known.model.insert(outpoint, coin);
             true
         }
         Event::MakeAndSpend(..) => {
-            let is_free = entries.is_free(at, must_be_new, log)?;
+            let is_free = shard.is_free(at, must_be_new, log)?;
             if is_free {
                 log.push_elsewhere(CoinRef::from(&coin(1)));
             }
@@ -176,16 +169,16 @@ fn take<R: EntryAccess>(
 }
 
 /// Takes back what was done, the last first.
-fn take_back<R: EntryAccess>(entries: &mut CoinEntries<'_, R>, key: &HashKey, done: &[Answer], log: &mut EntryLog) {
+fn take_back(shard: &mut CacheShard<'_>, key: &HashKey, done: &[Answer], log: &mut EntryLog) {
     log.forget_counts();
     let mut left = log.spent().len();
     for Answer { event, .. } in done.iter().filter(|answer| answer.is_done).rev() {
         let at = key.hashed(&event.outpoint());
         match event {
-            Event::Create(..) | Event::Add(..) => entries.take_back_create(&at, log),
+            Event::Create(..) | Event::Add(..) => shard.take_back_create(&at, log),
             Event::Spend(_) | Event::MakeAndSpend(..) => {
                 left -= 1;
-                entries.take_back_spend(&at, left, log);
+                shard.take_back_spend(&at, left, log);
             }
         }
     }
@@ -193,8 +186,8 @@ fn take_back<R: EntryAccess>(entries: &mut CoinEntries<'_, R>, key: &HashKey, do
 }
 
 /// Events one after the other. Returns false, with the answers up to then, if the store fails.
-fn take_all<'e, R: EntryAccess>(
-    entries: &mut CoinEntries<'_, R>,
+fn take_all<'e>(
+    shard: &mut CacheShard<'_>,
     key: &HashKey,
     events: impl IntoIterator<Item = &'e Event>,
     log: &mut EntryLog,
@@ -202,7 +195,7 @@ fn take_all<'e, R: EntryAccess>(
     answers: &mut Vec<Answer>,
 ) -> bool {
     events.into_iter().all(|event| {
-        let answer = take(entries, &key.hashed(&event.outpoint()), event, log, known);
+        let answer = take(shard, &key.hashed(&event.outpoint()), event, log, known);
         answer.map(|answer| answers.push(answer)).is_ok()
     })
 }
@@ -210,7 +203,7 @@ fn take_all<'e, R: EntryAccess>(
 impl World {
     /// Runs events in shards. None if the store failed, or if all is to be taken back: then all
     /// was.
-    fn run_in_shards(&mut self, events: &[Event], is_taken_back: bool) -> Option<Vec<Answer>> {
+    fn run(&mut self, events: &[Event], is_taken_back: bool) -> Option<Vec<Answer>> {
         let key = *self.cache.hash_key();
         let before = self.model.clone();
         let mut by_shard: BTreeMap<usize, Vec<&Event>> = BTreeMap::new();
@@ -248,43 +241,13 @@ impl World {
         (!has_failed && !is_taken_back).then(|| answers.collect())
     }
 
-    /// The same with the whole map and one log.
-    fn run_in_the_whole_map(&mut self, events: &[Event], is_taken_back: bool) -> Option<Vec<Answer>> {
-        let key = *self.cache.hash_key();
-        let before = self.model.clone();
-        let mut known = Knowledge {
-            model: &mut self.model,
-            absent: &self.absent,
-        };
-        let mut answers = Vec::new();
-        let is_taken_back = self.cache.change(|session, log| {
-            let has_failed = !take_all(session, &key, events, log, &mut known, &mut answers);
-            if has_failed || is_taken_back {
-                take_back(session, &key, &answers, log);
-            }
-            has_failed || is_taken_back
-        });
-        if is_taken_back {
-            *known.model = before;
-        }
-        (!is_taken_back).then_some(answers)
-    }
-
-    fn run(&mut self, round: &Round, is_taken_back: bool) -> Option<Vec<Answer>> {
-        if round.in_shards {
-            self.run_in_shards(&round.events, is_taken_back)
-        } else {
-            self.run_in_the_whole_map(&round.events, is_taken_back)
-        }
-    }
-
     /// Does what was done, by single operations. Returns false if something else was said than the
     /// cache says.
     fn repeat(&mut self, answers: &[Answer]) -> bool {
         for answer in answers {
             let outpoint = answer.event.outpoint();
             let entry = entries(&self.cache).remove(&outpoint).map(|(_, coin)| coin);
-            let (has_marker, has_coin) = (entry == Some(None), matches!(entry, Some(Some(_))));
+            let has_coin = matches!(entry, Some(Some(_)));
             let is_there = match answer.must_be_new {
                 MustBeNew::Yes(absent_at) => self.cache.contains(&outpoint, absent_at).unwrap(),
                 MustBeNew::No => false,
@@ -307,9 +270,9 @@ impl World {
                     self.model.insert(outpoint, coin(*value));
                     !is_there
                 }
-                // `create` does not replace a coin, and is not certain of what lies below a marker.
+                // `create` does not replace a coin.
                 Event::Create(..) if answer.must_be_new == MustBeNew::No => has_coin,
-                Event::Create(..) => is_there || has_marker,
+                Event::Create(..) => is_there,
                 Event::MakeAndSpend(..) if answer.is_done => {
                     self.cache
                         .add(&outpoint, CoinRef::from(&coin(1)), Overwrite::Impossible);
@@ -359,7 +322,7 @@ fn check(rounds: &[Round], disabled: Option<Rule>) -> Result<(), &'static str> {
         let limit = good_reads.map_or(u64::MAX, |good| reads + good);
         logged.store.good_reads.store(limit, Ordering::Relaxed);
         logged.cache.disabled = disabled;
-        let answers = logged.run(round, round.is_taken_back);
+        let answers = logged.run(&round.events, round.is_taken_back);
         logged.store.good_reads.store(u64::MAX, Ordering::Relaxed);
         assert_eq!(logged.cache.flush_epoch(), epoch_before);
         let answers = match answers {
@@ -367,7 +330,7 @@ fn check(rounds: &[Round], disabled: Option<Rule>) -> Result<(), &'static str> {
             None if logged.cache.complete && !round.is_taken_back => return Err("the store was asked"),
             None if state(&logged.cache) != before => return Err("what was taken back"),
             // And once more, so that a flush writes what was not taken back, too.
-            None => logged.run(round, false).expect("a store that works"),
+            None => logged.run(&round.events, false).expect("a store that works"),
         };
         logged.cache.disabled = None;
         if !serial.repeat(&answers) {
@@ -407,7 +370,7 @@ proptest! {
     }
 }
 
-/// Without one of these rules the test above fails, in shards and in the whole map.
+/// Without one of these rules the test above fails.
 #[test]
 fn each_rule_of_entries_is_needed() {
     for (rule, expected) in [
@@ -416,20 +379,14 @@ fn each_rule_of_entries_is_needed() {
         (Rule::Frozen, "answers"),
         (Rule::Epochs, "answers"),
     ] {
-        for in_shards in [true, false] {
-            let mut runner = proptest::test_runner::TestRunner::deterministic();
-            let rounds = proptest::collection::vec(round(), 1..6);
-            let found = (0..2_000)
-                .map(|_| {
-                    let mut rounds = rounds.new_tree(&mut runner).unwrap().current();
-                    rounds.iter_mut().for_each(|round| round.in_shards = in_shards);
-                    check(&rounds, Some(rule))
-                })
-                .filter(|found| *found == Err(expected))
-                .take(3)
-                .count();
-            assert_eq!(found, 3, "{rule:?}, in shards: {in_shards}");
-        }
+        let mut runner = proptest::test_runner::TestRunner::deterministic();
+        let rounds = proptest::collection::vec(round(), 1..6);
+        let found = (0..2_000)
+            .map(|_| check(&rounds.new_tree(&mut runner).unwrap().current(), Some(rule)))
+            .filter(|found| *found == Err(expected))
+            .take(3)
+            .count();
+        assert_eq!(found, 3, "{rule:?}");
     }
 }
 

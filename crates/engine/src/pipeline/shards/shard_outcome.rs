@@ -99,7 +99,7 @@ impl ShardOutcome {
 
     pub(super) fn run(&mut self, shards: &CacheShards<'_>, window: &[WindowBlock<'_>], room: &Room) {
         let outcome = self.try_run(shards, window, room);
-        // Errors of the store are met again, and named, by the serial code.
+        // `judge` meets errors of the store again, and names them.
         self.is_odd = !matches!(outcome, Ok(true));
     }
 
@@ -127,7 +127,7 @@ impl ShardOutcome {
         for (block, of) in (0..).zip(window) {
             for (number, create) in (0..).zip(of.outline.creates(self.shard)) {
                 let slot = self.slot(&table, &create.at, window);
-                // The serial code knows what holds for an outpoint that is created twice.
+                // `judge` knows what holds for an outpoint that is created twice.
                 if table.slots[slot] != 0 {
                     return None;
                 }
@@ -242,7 +242,7 @@ impl ShardOutcome {
     /// id, and a window is shorter than their maturity.
     fn insert_created(&mut self, shard: &mut CacheShard<'_>, window: &[WindowBlock<'_>]) -> Result<bool, StoreError> {
         let needs_nothing =
-            |created: &Created| created.is_spent && window[created.block as usize].must_be_new == MustBeNew::No;
+            |created: &Created| created.is_spent && window[created.block as usize].must_be_new() == MustBeNew::No;
         for start in (0..self.created.len()).step_by(TOGETHER) {
             let next = start + TOGETHER..(start + 2 * TOGETHER).min(self.created.len());
             for created in self
@@ -277,7 +277,7 @@ impl ShardOutcome {
         window: &[WindowBlock<'_>],
     ) -> Result<bool, StoreError> {
         let of = &window[created.block as usize];
-        let must_be_new = of.must_be_new;
+        let must_be_new = of.must_be_new();
         #[cfg(test)]
         let must_be_new = match self.fault {
             Some(Fault::OverwritesUnasked) => MustBeNew::No,

@@ -54,7 +54,7 @@ pub(super) fn validate(
         ..*context
     };
     let mut coins = FoundCoins { undo: &undo, index: 0 };
-    // Which rule is broken is found by the serial code.
+    // Which rule is broken is found by `judge`.
     connect_block(block, &context, &mut coins).ok()?;
     let mut record = Vec::with_capacity(undo.coins().len() * RECORD_BYTES_PER_COIN);
     write_record(magic, &block.header().prev_block_hash, &undo, &mut record);
@@ -64,12 +64,10 @@ pub(super) fn validate(
 /// The coins of a shard, or with a fault of the test those of another, if it has as many as `end`.
 #[cfg(test)]
 fn from_shard<'l>(found: Coins<'l>, outcome: &ShardOutcome, outcomes: &[&'l ShardOutcome], end: usize) -> Coins<'l> {
-    let other = outcomes[outcome.shard ^ 1].log.spent();
-    if outcome.fault == Some(Fault::SwapsShards) && end <= other.len() {
-        other
-    } else {
-        found
-    }
+    let other = outcomes.iter().find(|other| other.shard == outcome.shard ^ 1);
+    let other = other.map(|other| other.log.spent());
+    let is_wanted = |other: &Coins<'_>| outcome.fault == Some(Fault::SwapsShards) && end <= other.len();
+    other.filter(is_wanted).unwrap_or(found)
 }
 
 /// The index, or with a fault of the test another one below `count`.

@@ -1,28 +1,27 @@
 //! Hashes of outpoints come from the outline, and nothing else makes one.
 
 use super::*;
-use blockmill_coins::HashKey;
 
-/// With an outline under another key than the cache's, everything that is looked for once more is
+/// With outlines under another key than the cache's, everything that is looked for once more is
 /// found only by the hashes of the outline.
 #[test]
 fn an_outpoint_is_hashed_in_the_outline_alone() {
     let key = HashKey::known(3, 4);
-    let params = params();
+    let pool = pool(0);
     let (mut taken_back, mut disconnected) = (0, 0);
     for case in (0..200).map(|seed| Case::new(seed, 3)) {
         let (mut cache, _store) = case.cache();
         cache.finish_flush().unwrap();
         for planned in &case.blocks {
-            let outline = Outline::new(&planned.block, &key);
             let entries = cache.len();
-            let context = context(planned, &params);
-            match resolve::resolve_block(&planned.block, &outline, &context, planned.absent_at, &mut cache) {
-                Ok(undo) => {
+            let block = std::slice::from_ref(planned);
+            match in_shards_with(block, &key, &mut cache, 64, usize::MAX, &pool, None) {
+                WindowOutcome::Valid(valid) => {
                     disconnected += 1;
-                    assert!(resolve::disconnect(&planned.block, &outline, &undo, &mut cache).unwrap());
+                    let outline = Outline::new(&planned.block, &key);
+                    assert!(disconnect(&planned.block, &outline, &valid[0].undo, &mut cache).unwrap());
                 }
-                Err(_) => {
+                _ => {
                     taken_back += 1;
                     assert_eq!(cache.len(), entries);
                 }

@@ -30,7 +30,7 @@ fn a_window_that_spends_too_much_is_too_large() {
             match run(middle) {
                 WindowOutcome::Valid(_) => high = middle,
                 WindowOutcome::TooLarge => low = middle + 1,
-                WindowOutcome::Odd => panic!("a valid window"),
+                other => panic!("a valid window: {other:?}"),
             }
         }
         let mut spent = CoinList::default();
