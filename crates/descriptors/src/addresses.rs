@@ -1,12 +1,24 @@
 //! Addresses, and what is wrong with a text that is nearly one.
 
+use bitcoin::params::{MAINNET, Params, REGTEST, SIGNET, TESTNET3, TESTNET4};
 use bitcoin::{Address, Script, ScriptBuf, base58};
 use blockmill_block::Network;
+
+/// What tells the addresses of networks apart.
+fn params(network: Network) -> &'static Params {
+    match network {
+        Network::Bitcoin => &MAINNET,
+        Network::Testnet3 => &TESTNET3,
+        Network::Testnet4 => &TESTNET4,
+        Network::Signet => &SIGNET,
+        Network::Regtest => &REGTEST,
+    }
+}
 
 /// The address of a script, if it has one.
 pub fn address(script_pubkey: &[u8], network: Network) -> Option<String> {
     let script = Script::from_bytes(script_pubkey);
-    let address = Address::from_script(script, bitcoin::Network::from(network)).ok()?;
+    let address = Address::from_script(script, params(network)).ok()?;
     Some(address.to_string())
 }
 
@@ -19,7 +31,7 @@ pub(crate) fn script_of(text: &str, network: Network) -> Result<ScriptBuf, Strin
     let address: Address<_> = text.parse().map_err(|_| why_none(text))?;
     let script = address.assume_checked().script_pubkey();
     // What the script's address is on this network, since signet's addresses are testnet's.
-    let own = Address::from_script(&script, bitcoin::Network::from(network)).map(|own| own.to_string());
+    let own = Address::from_script(&script, params(network)).map(|own| own.to_string());
     match own.ok().is_some_and(|own| own.eq_ignore_ascii_case(text)) {
         true => Ok(script),
         false => Err(format!("not an address of the network {}", network.name())),

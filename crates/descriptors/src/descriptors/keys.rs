@@ -192,7 +192,10 @@ impl KeyReader<'_> {
     }
 
     fn check_network(self, found: NetworkKind) -> Result<(), String> {
-        let own = NetworkKind::from(bitcoin::Network::from(self.network));
+        let own = match self.network {
+            Network::Bitcoin => NetworkKind::Main,
+            Network::Testnet3 | Network::Testnet4 | Network::Signet | Network::Regtest => NetworkKind::Test,
+        };
         match found == own {
             true => Ok(()),
             false => Err(format!("a key in it is not of the network {}", self.network.name())),
