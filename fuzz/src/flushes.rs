@@ -296,11 +296,6 @@ impl Flushes {
 
     /// Calls the cache's other queries.
     fn look(&mut self, outpoint: OutPoint) {
-        let hash = self.cache.hash_key().hash(&outpoint);
-        self.cache.change(|session, _| {
-            session.prefetch_words(&[hash]);
-            session.prefetch_records(&[hash]);
-        });
         let all = self.model.keys().copied().chain([outpoint]);
         let mut unknown: Vec<HashedOutPoint> = all.map(|outpoint| self.cache.hash_key().hashed(&outpoint)).collect();
         let all = unknown.len();

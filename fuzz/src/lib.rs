@@ -14,8 +14,8 @@
 //! - [`submitted`]: lines as `submit` reads them;
 //! - [`log_pages`], [`log_checkpoint`]: pages and checkpoints of the coin log;
 //! - [`flushes`]: the coins cache beside a model;
-//! - [`world`], [`windows`], [`chain`]: short chains, and their outcome with coins read ahead, in
-//!   windows, and without.
+//! - [`world`], [`windows`], [`plain`], [`chain`]: short chains, resolved in windows with coins that
+//!   are read ahead, and over a plain map.
 //!
 //! A target is deterministic, except for the timing of threads and the random keys of coin maps.
 
@@ -32,6 +32,7 @@ pub mod log_pages;
 pub mod memory;
 pub mod parts;
 pub mod pieces;
+pub mod plain;
 pub mod scratch;
 pub mod submitted;
 pub mod windows;

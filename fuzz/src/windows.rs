@@ -1,21 +1,20 @@
-//! Blocks of a chain, resolved one by one, and together in shards.
+//! Blocks of a chain, resolved together in shards.
 
 use crate::world::{PARAMS, Planned, SPACING};
 use blockmill_block::BlockUndo;
 use blockmill_block::undo::write_record;
-use blockmill_coins::{CoinsCache, FlushEpoch, MustBeNew};
+use blockmill_coins::{CoinsCache, FlushEpoch};
 use blockmill_engine::pipeline::outline::Outline;
-use blockmill_engine::pipeline::resolve::{self, ResolveError};
 use blockmill_engine::pipeline::shards::{Dealing, ValidBlock, WindowBlock, WindowOutcome, resolve_window};
 use blockmill_pool::ThreadPool;
-use blockmill_rules::connect::{ConnectContext, MedianTimes, Overwriting};
+use blockmill_rules::connect::{ConnectContext, MedianTimes};
 use blockmill_rules::flags::block_script_flags;
 
 fn median_time_past(height: u32) -> u32 {
     height * SPACING
 }
 
-fn context(planned: &Planned) -> ConnectContext<'_> {
+pub(crate) fn context(planned: &Planned) -> ConnectContext<'_> {
     ConnectContext {
         params: &PARAMS,
         height: planned.height,
@@ -29,31 +28,20 @@ fn context(planned: &Planned) -> ConnectContext<'_> {
     }
 }
 
-/// Resolves a block by the serial code.
+/// Resolves blocks in shards, which are put into `jobs` jobs; without a pool on this thread.
 ///
 /// # Errors
-/// [`ResolveError`].
-pub fn resolve(
-    planned: &Planned,
-    absent_at: Option<FlushEpoch>,
-    cache: &mut CoinsCache,
-) -> Result<BlockUndo, ResolveError> {
-    let outline = Outline::new(&planned.block, cache.hash_key());
-    resolve::resolve_block(&planned.block, &outline, &context(planned), absent_at, cache)
-}
-
-/// Resolves blocks in shards, which are put into `jobs` jobs. Returns none if something is odd; the
-/// cache is as it was then.
+/// What else becomes of them; the cache is as it was then.
 ///
 /// # Panics
 /// If a record is not that of the undo data.
-pub fn resolve_in_shards(
+pub fn resolve(
     window: &[&Planned],
     absent_at: &[Option<FlushEpoch>],
     jobs: usize,
-    pool: &ThreadPool,
+    pool: Option<&ThreadPool>,
     cache: &mut CoinsCache,
-) -> Option<Vec<BlockUndo>> {
+) -> Result<Vec<BlockUndo>, WindowOutcome> {
     let outlines: Vec<Outline> = window
         .iter()
         .map(|planned| Outline::new(&planned.block, cache.hash_key()))
@@ -65,14 +53,8 @@ pub fn resolve_in_shards(
         .map(|((planned, outline), &absent_at)| WindowBlock {
             block: &planned.block,
             outline,
-            context: ConnectContext {
-                overwriting: Overwriting::Allowed,
-                ..context(planned)
-            },
-            must_be_new: match planned.overwriting {
-                Overwriting::Allowed => MustBeNew::No,
-                Overwriting::Forbidden => MustBeNew::Yes(absent_at),
-            },
+            context: context(planned),
+            absent_at,
         })
         .collect();
     let dealing = Dealing {
@@ -81,8 +63,9 @@ pub fn resolve_in_shards(
         spent_bytes_max: usize::MAX,
         magic: PARAMS.magic(),
     };
-    let WindowOutcome::Valid(valid) = resolve_window(&blocks, cache, dealing, &|_, _, _| ()) else {
-        return None;
+    let valid = match resolve_window(&blocks, cache, dealing, &|_, _, _| ()) {
+        WindowOutcome::Valid(valid) => valid,
+        other => return Err(other),
     };
     assert_eq!(valid.len(), window.len());
     let undo = valid.into_iter().zip(&blocks).map(|(ValidBlock { undo, record }, of)| {
@@ -91,5 +74,5 @@ pub fn resolve_in_shards(
         assert_eq!(record, expected);
         undo
     });
-    Some(undo.collect())
+    Ok(undo.collect())
 }

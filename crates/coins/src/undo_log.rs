@@ -71,18 +71,11 @@ use blockmill_block::{BlockHash, BlockUndo, Magic};
 use blockmill_blockfiles::FileError;
 use blockmill_blockfiles::disk::{Disk, DiskFile, SystemDisk};
 use blockmill_sync::{Mutex, Semaphore};
-use std::cell::Cell;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use tail::{FirstFailure, FullBuffer, SyncTurn, Tail};
-
-thread_local! {
-    /// The memory in which a thread encodes records, at most the size of a buffer. Threads keep it:
-    /// with many writers, allocating and freeing for each record takes longer than the lock.
-    static RECORD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
 
 /// An open undo log. The head of the module has the protocol.
 ///
@@ -179,15 +172,9 @@ impl UndoLog {
     /// # Errors
     /// As [`append_record`](Self::append_record).
     pub fn append(&self, magic: Magic, previous: &BlockHash, undo: &BlockUndo) -> Result<UndoPosition, UndoLogError> {
-        let mut record = RECORD.take();
-        record.clear();
+        let mut record = Vec::new();
         write_record(magic, previous, undo, &mut record);
-        let position = self.append_record(&record);
-        // One huge block must not keep its memory for ever.
-        if record.capacity() <= BUFFER_BYTES {
-            RECORD.set(record);
-        }
-        position
+        self.append_record(&record)
     }
 
     /// Appends an encoded record. Returns its position.

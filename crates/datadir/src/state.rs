@@ -170,19 +170,11 @@ impl DataState {
         self.kept.sync()
     }
 
-    /// Appends the undo data of a connected block.
+    /// Appends the undo data of a connected block, which is a record already.
     ///
     /// # Errors
     /// [`UndoLogError`].
-    pub fn append_undo(&mut self, header: &Header, undo: &BlockUndo) -> Result<UndoPosition, UndoLogError> {
-        self.log.append(header, undo)
-    }
-
-    /// As [`append_undo`](Self::append_undo), for undo data that is a record already.
-    ///
-    /// # Errors
-    /// [`UndoLogError`].
-    pub fn append_undo_record(&mut self, header: &Header, record: &[u8]) -> Result<UndoPosition, UndoLogError> {
+    pub fn append_undo(&mut self, header: &Header, record: &[u8]) -> Result<UndoPosition, UndoLogError> {
         self.log.append_record(header, record)
     }
 

@@ -106,28 +106,9 @@ pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
     });
     let valid = match outcome {
         WindowOutcome::Valid(valid) => valid,
-        // Nothing looked wrong.
-        WindowOutcome::TooLarge => return Ok(Put::OneByOne(blocks)),
-        WindowOutcome::Odd => {
-            run.reporter.telemetry.window_rolled_back();
-            return Ok(Put::OneByOne(blocks));
-        }
-        WindowOutcome::Rejected(reject) => {
-            run.reporter.telemetry.window_rolled_back();
+        other => {
             restore_replaced(&replaced, &mut pipeline.cache);
-            return Ok(Put::Rejected(reject));
-        }
-        WindowOutcome::Failed(error) => {
-            restore_replaced(&replaced, &mut pipeline.cache);
-            return Err(error.into());
-        }
-        WindowOutcome::Contradiction => {
-            restore_replaced(&replaced, &mut pipeline.cache);
-            let entry = run.chain.index().entry(blocks[0].request.id);
-            return Err(ConnectError::Contradiction {
-                hash: entry.hash,
-                height: entry.height,
-            });
+            return rolled_back(run, blocks, other);
         }
     };
     // The outlines and the facts are of no more use. Without them more blocks fit into memory.
@@ -145,6 +126,26 @@ pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
         pipeline.in_flight.push(block);
     }
     Ok(Put::InFlight)
+}
+
+/// What to do about a window that was rolled back.
+fn rolled_back(run: &mut Run<'_>, blocks: Vec<PrefetchedBlock>, outcome: WindowOutcome) -> Result<Put, ConnectError> {
+    if matches!(outcome, WindowOutcome::TooLarge) {
+        return Ok(Put::OneByOne(blocks));
+    }
+    run.reporter.telemetry.window_rolled_back();
+    match outcome {
+        WindowOutcome::Rejected(reject) => Ok(Put::Rejected(reject)),
+        WindowOutcome::Failed(error) => Err(error.into()),
+        WindowOutcome::Contradiction => {
+            let entry = run.chain.index().entry(blocks[0].request.id);
+            Err(ConnectError::Contradiction {
+                hash: entry.hash,
+                height: entry.height,
+            })
+        }
+        WindowOutcome::Valid(_) | WindowOutcome::Odd | WindowOutcome::TooLarge => Ok(Put::OneByOne(blocks)),
+    }
 }
 
 /// Spends the coins that the outputs of a block's coinbase replace, where it may repeat an older

@@ -49,6 +49,13 @@ impl FaultyStore {
         self.is_for_good.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the call that is to fail was made.
+    pub(crate) fn has_failed(&self) -> bool {
+        let (commits, gets) = self.counts();
+        let has = |failing: &AtomicU64, calls| (1..=calls).contains(&failing.load(Ordering::Relaxed));
+        has(&self.failing_commit, commits) || has(&self.failing_get, gets)
+    }
+
     /// All gets succeed from here on.
     pub(crate) fn mend_gets(&self) {
         self.fail_at_get(0);

@@ -40,7 +40,7 @@ impl World {
             ..Options::default()
         };
         let path = |name: &str| directory.path().join(name);
-        // One engine resolves blocks by the serial code, the other one in shards.
+        // One engine resolves each block by itself, the other one windows of several.
         let without_shards = Without {
             shards: true,
             ..Without::default()
