@@ -234,12 +234,12 @@ impl CacheShard<'_> {
         must_be_new: MustBeNew,
         log: &mut EntryLog,
     ) -> Result<bool, StoreError> {
-        if let MustBeNew::Yes(absent_at) = must_be_new
-            && self.contains_below(at, absent_at, log)?
-            // A marker says that what lies below is spent.
-            && self.live.with(at, |entry| entry.is_none_or(|entry| !entry.is_spent()))
-        {
-            return Ok(false);
+        if let MustBeNew::Yes(absent_at) = must_be_new {
+            let below = self.contains_below(at, absent_at, log);
+            // A marker says that what lies below is spent, whatever it is.
+            if !matches!(below, Ok(false)) && !self.live.with(at, |entry| entry.is_some_and(|entry| entry.is_spent())) {
+                return below.map(|_| false);
+            }
         }
         Ok(self.put(at, coin, overwrite, false, log))
     }

@@ -156,8 +156,10 @@ pub fn resolve_window(
     done: &(dyn Fn(Option<usize>, Instant, Instant) + Sync),
 ) -> WindowOutcome {
     let outcome = try_window(window, cache, dealing, done);
-    let (WindowOutcome::Odd, [block]) = (&outcome, window) else {
-        return outcome;
+    let block = match (&outcome, window) {
+        (WindowOutcome::Odd | WindowOutcome::Failed(_), [block]) => block,
+        (WindowOutcome::Failed(_), _) => return WindowOutcome::Odd,
+        _ => return outcome,
     };
     match judge(block, cache) {
         Err(BlockError::Reject(reject)) => WindowOutcome::Rejected(reject),
@@ -220,10 +222,11 @@ fn try_window(
         }
     }
     cache.end_shards(outcomes.iter().map(|outcome| &outcome.log));
+    let failure = outcomes.into_iter().find_map(|outcome| outcome.failure);
     match valid {
         Some(valid) => WindowOutcome::Valid(valid),
         None if room.is_full() => WindowOutcome::TooLarge,
-        None => WindowOutcome::Odd,
+        None => failure.map_or(WindowOutcome::Odd, WindowOutcome::Failed),
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct ShardOutcome {
     pub(super) shard: usize,
     /// Something is not certain.
     pub(super) is_odd: bool,
+    /// Why the store could not be read, if that is it.
+    pub(super) failure: Option<StoreError>,
     /// With all coins that the window spends in the shard, in the order of the chain.
     pub(super) log: EntryLog,
     /// Where those of each block begin.
@@ -59,6 +61,7 @@ impl ShardOutcome {
         Self {
             shard,
             is_odd: false,
+            failure: None,
             log: EntryLog::default(),
             starts: Vec::new(),
             created: Vec::new(),
@@ -98,9 +101,10 @@ impl ShardOutcome {
     }
 
     pub(super) fn run(&mut self, shards: &CacheShards<'_>, window: &[WindowBlock<'_>], room: &Room) {
-        let outcome = self.try_run(shards, window, room);
-        // `judge` meets errors of the store again, and names them.
-        self.is_odd = !matches!(outcome, Ok(true));
+        match self.try_run(shards, window, room) {
+            Ok(is_certain) => self.is_odd = !is_certain,
+            Err(error) => (self.is_odd, self.failure) = (true, Some(error)),
+        }
     }
 
     /// Returns false if something is odd.

@@ -136,7 +136,7 @@ fn a_panic_of_a_validation_is_odd() {
 #[test]
 fn a_read_that_fails_is_odd() {
     let pool = pool(1);
-    let (mut failed, mut singles) = (0, 0);
+    let (mut failed, mut singles, mut markers) = (0, 0, 0);
     for (number, case) in cases(150).enumerate() {
         let (cache, store) = case.cache();
         let expected = end(&case.blocks, cache, &store, &pool);
@@ -168,17 +168,22 @@ fn a_read_that_fails_is_odd() {
                 }
                 assert_eq!(state(&cache), before);
                 if is_for_good {
-                    store.fail(0..u64::MAX);
-                    let (undo, outcome) = one_by_one(&case.blocks, &mut cache, &pool);
-                    let Some(WindowOutcome::Failed(error)) = outcome else {
-                        panic!("{outcome:?}");
-                    };
-                    assert_eq!(error.to_string(), "coin store: a fault of the test");
-                    // The blocks that were resolved before it are disconnected.
-                    store.fail(0..0);
-                    for (planned, undo) in case.blocks.iter().zip(&undo).rev() {
-                        let outline = Outline::new(&planned.block, cache.hash_key());
-                        assert!(disconnect(&planned.block, &outline, undo, &mut cache).unwrap());
+                    for has_markers in [false, true] {
+                        store.fail(0..u64::MAX);
+                        let (undo, outcome) = one_by_one(&case.blocks, &mut cache, &pool);
+                        match outcome {
+                            Some(WindowOutcome::Failed(error)) => {
+                                assert_eq!(error.to_string(), "coin store: a fault of the test");
+                            }
+                            // What was disconnected is known without the store.
+                            None if has_markers => markers += 1,
+                            other => panic!("{other:?}"),
+                        }
+                        store.fail(0..0);
+                        for (planned, undo) in case.blocks.iter().zip(&undo).rev() {
+                            let outline = Outline::new(&planned.block, cache.hash_key());
+                            assert!(disconnect(&planned.block, &outline, undo, &mut cache).unwrap());
+                        }
                     }
                     assert_eq!(state(&cache).0, before.0);
                     assert!(one_by_one(&case.blocks, &mut cache, &pool).1.is_none());
@@ -190,5 +195,5 @@ fn a_read_that_fails_is_odd() {
             }
         }
     }
-    assert!(failed > 50 && singles > 5, "{failed} {singles}");
+    assert!(failed > 50 && singles > 5 && markers > 0, "{failed} {singles} {markers}");
 }
