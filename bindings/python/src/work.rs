@@ -6,7 +6,7 @@ use crate::key::Key;
 use crate::reports::{self, AuditFault, PartError, findings, usage};
 use blockmill_audit::{AuditError, AuditedSet, Auditor, ChainOfSet, NamedPart, Part, Sources, merge};
 use blockmill_block::Header;
-use blockmill_chain::{Event, Indexing, Level, Observer, Progress, Signatures};
+use blockmill_chain::{Event, Level, Observer, Progress, Signatures};
 use blockmill_datadir::UtxoSet;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -45,30 +45,31 @@ impl Speaker {
 }
 
 impl Observer for Speaker {
-    fn indexing(&mut self, indexing: &Indexing) {
-        let of_file = indexing.offset as f64 / indexing.bytes.max(1) as f64;
-        // Files count from 1.
-        let share = (indexing.file as f64 - 1.0 + of_file) / indexing.files.max(1) as f64;
-        let headers = indexing.headers;
-        self.say(|| Word::Indexed { share, headers });
-    }
-
-    fn progress(&mut self, progress: &Progress) {
-        if progress.bytes_remaining == 0 {
-            // The last word is said, however short the work was.
-            self.last = None;
-        }
-        self.say(|| Word::Blocks(*progress));
-    }
-
-    fn coins(&mut self, coins: u64, share: f64) {
-        self.say(|| Word::Coins { coins, share });
-    }
-
     fn event(&mut self, event: &Event<'_>) {
-        let is_warning = event.level() != Level::Info;
-        let text = event.to_string();
-        let _ = self.sender.send(Word::Event { is_warning, text });
+        match *event {
+            Event::Indexing(indexing) => {
+                let of_file = indexing.offset as f64 / indexing.bytes.max(1) as f64;
+                // Files count from 1.
+                let share = (indexing.file as f64 - 1.0 + of_file) / indexing.files.max(1) as f64;
+                let headers = indexing.headers;
+                self.say(|| Word::Indexed { share, headers });
+            }
+            Event::Progress(progress) => {
+                if progress.bytes_remaining == 0 {
+                    // The last word is said, however short the work was.
+                    self.last = None;
+                }
+                self.say(|| Word::Blocks(*progress));
+            }
+            Event::Coins { coins, share } => self.say(|| Word::Coins { coins, share }),
+            _ => {
+                if let Some(level) = event.level() {
+                    let is_warning = level > Level::Info;
+                    let text = event.to_string();
+                    let _ = self.sender.send(Word::Event { is_warning, text });
+                }
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::finding::{Finding, FindingKind};
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use blockmill_block::{BlockHash, Coin, Magic, OutPoint};
 use blockmill_blockfiles::{FileError, open_regular};
-use blockmill_chain::Observer;
+use blockmill_chain::{Event, Observer};
 use blockmill_coins::stats::{Hashes, StatsBuilder, StatsPart};
 use blockmill_coins::{SnapshotError, SnapshotMetadata, SnapshotReader, UtxoStats};
 use blockmill_datadir::{Batch, UtxoSet, for_each_batch_of};
@@ -126,7 +126,8 @@ impl<'a> SetReader<'a> {
         let share = self
             .of
             .map_or(0.0, |of| self.fingerprint.coins as f64 / of.max(1) as f64);
-        self.observer.coins(self.fingerprint.coins, share);
+        let coins = self.fingerprint.coins;
+        self.observer.event(&Event::Coins { coins, share });
         Ok(())
     }
 }

@@ -7,8 +7,8 @@
 use crate::index::HeaderIndex;
 use crate::insert::insert_records;
 use crate::positions::FoundPositions;
-use crate::report::events::Event;
-use crate::report::observer::{Indexing, Observer};
+use crate::report::events::{Event, Indexing};
+use crate::report::observer::Observer;
 use blockmill_block::{Block, Magic};
 use blockmill_blockfiles::{BlockFiles, Damage, FileError, Record, ScanDepth, ScanProgress, Skipped};
 use blockmill_rules::RejectKind;
@@ -86,13 +86,13 @@ impl Search<'_> {
                 if self.stop.load(Ordering::Relaxed) {
                     return ControlFlow::Break(());
                 }
-                observer.indexing(&Indexing {
+                observer.event(&Event::Indexing(Indexing {
                     file: done + 1,
                     files: numbers.len(),
                     offset: scan.offset,
                     bytes: scan.bytes,
                     headers: found.records.len() + scan.records,
-                });
+                }));
                 ControlFlow::Continue(())
             };
             let mut scan = self.files.scan_watched(file, self.magic, depth, &mut watch);

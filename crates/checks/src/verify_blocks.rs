@@ -13,7 +13,8 @@ use blockmill_block::{Block, BlockHash, BlockUndo};
 use blockmill_chain::block_read_error::BlockReadError;
 use blockmill_chain::chain_blocks::ChainBlocks;
 use blockmill_chain::chain_blocks::UndoSearch;
-use blockmill_chain::report::observer::{BlockChange, Observer, Progress};
+use blockmill_chain::report::events::{BlockChange, Event, Progress};
+use blockmill_chain::report::observer::Observer;
 use blockmill_chain::report::signatures::{SignatureRanges, SignatureWay, Signatures};
 use blockmill_chain::spending_block::SpendingBlock;
 use blockmill_rules::header::HeaderFacts;
@@ -189,7 +190,7 @@ impl<V: ScriptVerifier + 'static> BlockVerification<'_, V> {
                 for run in runs.try_iter() {
                     take(run);
                 }
-                observer.progress(&shared.progress(start));
+                observer.event(&Event::Progress(&shared.progress(start)));
             };
             let mut cpu: Vec<_> = own.into_iter().map(|own| own.work(&mut say)).collect();
             for run in &runs {
@@ -198,7 +199,7 @@ impl<V: ScriptVerifier + 'static> BlockVerification<'_, V> {
             for other in others {
                 cpu.push(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             }
-            observer.progress(&shared.progress(start));
+            observer.event(&Event::Progress(&shared.progress(start)));
             Ok(cpu)
         })?;
         Ok(ThreadTimes {

@@ -6,8 +6,9 @@ use crate::verify_blocks::{BlockTotals, BlockVerification, Problem, Run, Unverif
 use blockmill_block::BlockHash;
 use blockmill_blockfiles::FileError;
 use blockmill_chain::chain_blocks::ChainBlocks;
+use blockmill_chain::report::events::BlockChange;
 use blockmill_chain::report::findings::{Rejected, Unreadable};
-use blockmill_chain::report::observer::{BlockChange, Observer};
+use blockmill_chain::report::observer::Observer;
 use blockmill_chain::report::signatures::{SignatureRanges, Signatures};
 use blockmill_chain::report::wholeness::{Found, Wholeness};
 use blockmill_rules::{Params, ScriptVerifier};

@@ -21,10 +21,9 @@ mod table;
 
 use crate::failure::Failure;
 use crate::log;
-use blockmill_chain::{BlockChange, Event, Progress};
-use blockmill_coins::Tip;
+use blockmill_chain::Event;
 use blockmill_datadir::Status;
-use blockmill_engine::report::Totals;
+use blockmill_engine::report::LiveTotals;
 use figures::{Figures, State};
 use serde_json::json;
 use site::Site;
@@ -56,36 +55,12 @@ impl Live {
     }
 
     /// The data directory is open.
-    pub(crate) fn opened(&self, network: &'static str, height: u32) {
-        self.lock().opened(network, height);
+    pub(crate) fn opened(&self, network: &'static str, height: u32, totals: LiveTotals) {
+        self.lock().opened(network, height, totals);
     }
 
     pub(crate) fn network(&self, network: &'static str) {
         self.lock().network = Some(network);
-    }
-
-    pub(crate) fn reads_headers(&self) {
-        self.lock().reads_headers();
-    }
-
-    pub(crate) fn reads_coins(&self) {
-        self.lock().set_state(State::ReadingCoins);
-    }
-
-    pub(crate) fn progress(&self, progress: &Progress) {
-        self.lock().progress(progress);
-    }
-
-    pub(crate) fn totals(&self, totals: &Totals) {
-        self.lock().totals(totals);
-    }
-
-    pub(crate) fn connected(&self, change: &BlockChange<'_>) {
-        self.lock().connected(change);
-    }
-
-    pub(crate) fn caught_up(&self, tip: &Tip) {
-        self.lock().caught_up(tip);
     }
 
     pub(crate) fn event(&self, event: &Event<'_>) {

@@ -1,10 +1,9 @@
 //! The page of a build without it: there is no value of these types.
 
 use crate::failure::Failure;
-use blockmill_chain::{BlockChange, Event, Progress};
-use blockmill_coins::Tip;
+use blockmill_chain::Event;
 use blockmill_datadir::Status;
-use blockmill_engine::report::Totals;
+use blockmill_engine::report::LiveTotals;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,35 +17,11 @@ impl Live {
         match *self {}
     }
 
-    pub(crate) fn opened(&self, _: &'static str, _: u32) {
+    pub(crate) fn opened(&self, _: &'static str, _: u32, _: LiveTotals) {
         match *self {}
     }
 
     pub(crate) fn network(&self, _: &'static str) {
-        match *self {}
-    }
-
-    pub(crate) fn reads_headers(&self) {
-        match *self {}
-    }
-
-    pub(crate) fn reads_coins(&self) {
-        match *self {}
-    }
-
-    pub(crate) fn progress(&self, _: &Progress) {
-        match *self {}
-    }
-
-    pub(crate) fn totals(&self, _: &Totals) {
-        match *self {}
-    }
-
-    pub(crate) fn connected(&self, _: &BlockChange<'_>) {
-        match *self {}
-    }
-
-    pub(crate) fn caught_up(&self, _: &Tip) {
         match *self {}
     }
 

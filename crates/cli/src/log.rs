@@ -218,7 +218,10 @@ pub(crate) fn name_and_fields(event: &Event<'_>) -> (&'static str, Value) {
             "signatures",
             json!({"height": height, "lanes": way.lanes, "reason": way.reason}),
         ),
-        Event::Disconnected { hash, height } => ("disconnected", json!({"hash": hash.to_string(), "height": height})),
+        Event::Disconnected(change) => {
+            let hash = change.block.hash().to_string();
+            ("disconnected", json!({"hash": hash, "height": change.height}))
+        }
         Event::FilesUnreadable(error) => ("files_unreadable", json!({"file": path_text(error.path())})),
         Event::FileReplaced(path) => ("file_replaced", json!({"file": path_text(path)})),
         Event::Flushed(flushed) => (

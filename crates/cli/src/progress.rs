@@ -6,8 +6,7 @@ use crate::http::Live;
 use crate::log::{self, Line};
 use crate::output::duration_text;
 use crate::recent::{Recent, rate};
-use blockmill_chain::{BlockChange, Event, Indexing, Observer, Progress};
-use blockmill_coins::Tip;
+use blockmill_chain::{Event, Indexing, Observer, Progress};
 use blockmill_datadir::Batch;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -170,6 +169,16 @@ fn progress_json(progress: &Progress, recent: Rates) -> Value {
     })
 }
 
+fn indexing_json(indexing: &Indexing) -> Value {
+    json!({
+        "file": indexing.file,
+        "files": indexing.files,
+        "offset": indexing.offset,
+        "file_bytes": indexing.bytes,
+        "headers": indexing.headers,
+    })
+}
+
 impl EngineMeter {
     pub(crate) fn new() -> Self {
         Self::with_live(None)
@@ -182,6 +191,21 @@ impl EngineMeter {
             recent: Recent::default(),
             live,
         }
+    }
+
+    /// Shows that so many coins are done, and this share of all.
+    pub(crate) fn coins(&mut self, coins: u64, share: f64) {
+        self.event(&Event::Coins { coins, share });
+    }
+
+    /// Writes the line of an event that is worth one.
+    fn log(&self, event: &Event<'_>) {
+        let Some(level) = event.level() else {
+            return;
+        };
+        let (name, fields) = log::name_and_fields(event);
+        let text = advice::with_advice(event.to_string(), advice::of_event(event));
+        self.meter.say(&Line::new(level, name, &text, fields));
     }
 
     /// Shows that so many of the blocks are written, which have so many transactions.
@@ -211,83 +235,35 @@ pub(crate) fn note_flush(event: &Event<'_>) {
 }
 
 impl Observer for EngineMeter {
-    fn connected(&mut self, change: &BlockChange<'_>) {
-        if let Some(live) = &self.live {
-            live.connected(change);
-        }
-    }
-
-    fn caught_up(&mut self, tip: &Tip) {
-        if let Some(live) = &self.live {
-            live.caught_up(tip);
-        }
-    }
-
-    fn coins(&mut self, coins: u64, share: f64) {
-        if let Some(live) = &self.live {
-            live.reads_coins();
-        }
-        self.meter.show(Doing::Coins { coins, share }, "coins", || {
-            let text = format!("{coins} coins, {:.1}%", share * 100.0);
-            (text, json!({"coins": coins, "share": share}))
-        });
-    }
-
-    fn looking_back(&mut self, blocks: u32, of: u32) {
-        let doing = Doing::Counted {
-            what: "blocks looked back at",
-            done: blocks.into(),
-            of: of.into(),
-        };
-        self.meter.show(doing, "looking_back", || {
-            let text = format!("looking back: {blocks} of {of} blocks");
-            (text, json!({"blocks": blocks, "of": of}))
-        });
-    }
-
-    fn indexing(&mut self, indexing: &Indexing) {
-        if let Some(live) = &self.live {
-            live.reads_headers();
-        }
-        self.meter.show(Doing::Indexing(*indexing), "indexed", || {
-            let Indexing {
-                file,
-                files,
-                offset,
-                bytes,
-                headers,
-            } = *indexing;
-            let percent = offset as f64 / bytes.max(1) as f64 * 100.0;
-            let text = format!("reading headers: {percent:.1}% of file {file} of {files}, {headers} headers");
-            let fields =
-                json!({"file": file, "files": files, "offset": offset, "file_bytes": bytes, "headers": headers});
-            (text, fields)
-        });
-    }
-
-    fn progress(&mut self, progress: &Progress) {
-        if let Some(live) = &self.live {
-            live.progress(progress);
-        }
-        let recent = &mut self.recent;
-        self.meter.show(Doing::Blocks(*progress), "progress", || {
-            let recent = recent_rates(recent, progress);
-            (connect_text(progress, recent), progress_json(progress, recent))
-        });
-    }
-
     fn event(&mut self, event: &Event<'_>) {
         note_flush(event);
         if let Some(live) = &self.live {
             live.event(event);
         }
-        let (name, fields) = log::name_and_fields(event);
-        self.meter.say(&Line::new(
-            event.level(),
-            name,
-            &advice::with_advice(event.to_string(), advice::of_event(event)),
-            fields,
-        ));
+        let recent = &mut self.recent;
+        match *event {
+            Event::Coins { coins, share } => self.meter.show(Doing::Coins { coins, share }, "coins", || {
+                (event.to_string(), json!({"coins": coins, "share": share}))
+            }),
+            Event::LookingBack { blocks, of } => {
+                let doing = Doing::Counted {
+                    what: "blocks looked back at",
+                    done: blocks.into(),
+                    of: of.into(),
+                };
+                self.meter.show(doing, "looking_back", || {
+                    (event.to_string(), json!({"blocks": blocks, "of": of}))
+                });
+            }
+            Event::Indexing(indexing) => self.meter.show(Doing::Indexing(indexing), "indexed", || {
+                (event.to_string(), indexing_json(&indexing))
+            }),
+            Event::Progress(progress) => self.meter.show(Doing::Blocks(*progress), "progress", || {
+                let recent = recent_rates(recent, progress);
+                (connect_text(progress, recent), progress_json(progress, recent))
+            }),
+            _ => self.log(event),
+        }
     }
 }
 

@@ -41,8 +41,8 @@ mod merged;
 
 pub use blockmill_coinmap::{CoinRef, HashKey, HashedOutPoint, SHARDS, prefetch};
 pub use cache::{
-    CacheCounters, CacheShard, CacheShards, CacheView, CoinsCache, EntryLog, FlushCounters, FlushError,
-    MustBeNew, Overwrite, shard_of,
+    CacheCounters, CacheShard, CacheShards, CacheView, CoinsCache, EntryLog, FlushCounters, FlushError, MustBeNew,
+    Overwrite, shard_of,
 };
 pub use flush_epoch::{FlushClock, FlushEpoch};
 pub use memory::MemoryStore;

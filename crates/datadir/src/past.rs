@@ -9,6 +9,7 @@ use blockmill_block::coin::is_unspendable;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_chain::block_read_error::BlockReadError;
 use blockmill_chain::chain_blocks::ChainBlocks;
+use blockmill_chain::report::events::Event;
 use blockmill_chain::report::observer::Observer;
 use blockmill_coins::store::{OutpointKey, outpoint_from_key, outpoint_key};
 use blockmill_coins::{CoinIterator, StoreError, Tip};
@@ -134,7 +135,8 @@ impl Past {
         helpers.in_order(heights, read, |spent| {
             self.spent.extend(spent?);
             done += 1;
-            observer.looking_back(done, top - bottom);
+            let of = top - bottom;
+            observer.event(&Event::LookingBack { blocks: done, of });
             Ok::<(), PastError>(())
         })?;
         // The heights end early then, as if there were no more.

@@ -5,6 +5,7 @@ use crate::utxo_set::UtxoSet;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::disk::Disk;
 use blockmill_blockfiles::{FileError, NewFile};
+use blockmill_chain::report::events::Event;
 use blockmill_chain::report::observer::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{
@@ -149,9 +150,7 @@ impl<'a> Dumped<'a> {
         self.stats.add(outpoint, coin);
         self.coins += 1;
         if self.coins.is_multiple_of(COINS_PER_LOOK) {
-            // Ids are spread evenly, so the first bytes say how far this is.
-            let share = f64::from(u16::from_be_bytes([outpoint.txid.0[0], outpoint.txid.0[1]])) / 65_536.0;
-            self.observer.coins(self.coins, share);
+            self.observer.event(&Event::coins_up_to(self.coins, outpoint));
         }
     }
 }
@@ -281,7 +280,7 @@ impl NewStore<'_> {
                     0 => 0.0,
                     bytes => coins.offset() as f64 / bytes as f64,
                 };
-                observer.coins(count, share);
+                observer.event(&Event::Coins { coins: count, share });
             }
             if batch.len() == BATCH || bytes >= BATCH_BYTES {
                 let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));

@@ -8,7 +8,7 @@ use blockmill_block::coin::is_unspendable;
 use blockmill_block::{Coin, Network, OutPoint};
 use blockmill_chaingen::builder::BlockBuilder;
 use blockmill_chaingen::{ChainSpec, Profile, bitcoin, generate, write_chain};
-use blockmill_engine::{BlockChange, Engine, Observer};
+use blockmill_engine::{BlockChange, Engine, Event, Observer};
 use blockmill_kernel::KernelVerifier;
 use std::collections::{BTreeSet, HashMap};
 use std::error::Error;
@@ -71,7 +71,7 @@ impl AddressIndex {
     }
 }
 
-impl Observer for AddressIndex {
+impl AddressIndex {
     fn connected(&mut self, change: &BlockChange<'_>) {
         // Coins that are made and spent in the same block are made first.
         for coin in made(change).filter(|coin| !is_unspendable(coin.script_pubkey)) {
@@ -97,6 +97,16 @@ impl Observer for AddressIndex {
             let account = self.account(coin.script_pubkey);
             account.received -= i128::from(coin.value);
             account.unspent.remove(&coin.outpoint);
+        }
+    }
+}
+
+impl Observer for AddressIndex {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Connected(change) => self.connected(change),
+            Event::Disconnected(change) => self.disconnected(change),
+            _ => {}
         }
     }
 }

@@ -15,6 +15,7 @@ mod options;
 mod submit;
 
 pub use durable::DurableObserver;
+pub use follow::Follower;
 pub use load_snapshot::LoadSnapshotError;
 pub use open::EngineBuilder;
 pub use options::Options;
@@ -27,9 +28,9 @@ use crate::pipeline::keep::{keep_last, remove_old};
 use crate::pipeline::load::Content;
 use crate::pipeline::state::{Pipeline, Run};
 use crate::report::connect_report::{ConnectReport, Halt};
-use crate::report::figures::FiguresObserver;
 use crate::report::telemetry::{Reporter, Telemetry};
-use crate::report::totals::Totals;
+use crate::report::totals::{LiveTotals, Totals};
+use crate::report::trace::Spans;
 use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_chain::import::Which;
 use blockmill_chain::report::findings::{ImportEnd, ImportFindings};
@@ -59,20 +60,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// # Errors
     /// Any [`ConnectError`]. What was flushed before is kept.
     pub fn connect(&mut self, sources: &[PathBuf], observer: &mut dyn Observer) -> Result<ConnectReport, ConnectError> {
-        self.connect_with_figures(sources, observer, &mut ())
-    }
-
-    /// As [`connect`](Self::connect); `figures` hears the figures of the run while it goes on.
-    ///
-    /// # Errors
-    /// As [`connect`](Self::connect).
-    pub fn connect_with_figures(
-        &mut self,
-        sources: &[PathBuf],
-        observer: &mut dyn Observer,
-        figures: &mut dyn FiguresObserver,
-    ) -> Result<ConnectReport, ConnectError> {
-        self.connect_some(sources, Which::All, observer, figures)
+        self.connect_some(sources, Which::All, observer)
     }
 
     /// As [`connect`](Self::connect), for files that were given before: those are searched that
@@ -80,13 +68,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub fn update(
-        &mut self,
-        sources: &[PathBuf],
-        observer: &mut dyn Observer,
-        figures: &mut dyn FiguresObserver,
-    ) -> Result<ConnectReport, ConnectError> {
-        self.connect_some(sources, Which::Changed, observer, figures)
+    pub fn update(&mut self, sources: &[PathBuf], observer: &mut dyn Observer) -> Result<ConnectReport, ConnectError> {
+        self.connect_some(sources, Which::Changed, observer)
     }
 
     /// Imports and connects, and retains the last blocks.
@@ -95,14 +78,13 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         sources: &[PathBuf],
         which: Which,
         observer: &mut dyn Observer,
-        figures: &mut dyn FiguresObserver,
     ) -> Result<ConnectReport, ConnectError> {
         let start = Instant::now();
         let (start_height, start_tip) = (self.height(), self.chain.tip_id());
         let cache = self.coins().counters();
         let totals_before = self.telemetry.begin_run(cache);
         self.data.report_problems(start_height, observer);
-        let (pipeline, mut run) = self.parts(observer, figures);
+        let (pipeline, mut run) = self.parts(observer);
         if which == Which::All {
             run.chain.forget_failures();
         }
@@ -125,7 +107,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
             run.reporter
                 .progress(run.chain.height(), tip_time, 0, &pipeline.cache_state());
         }
-        run.reporter.report_pending();
+        run.reporter.telemetry.report_flushes(run.reporter.observer);
         let cache = self.coins().counters();
         let figures = self.telemetry.end_run(&totals_before, cache);
         Ok(ConnectReport {
@@ -151,15 +133,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     }
 
     /// The pipeline, and what it works on.
-    fn parts<'a>(
-        &'a mut self,
-        observer: &'a mut dyn Observer,
-        figures: &'a mut dyn FiguresObserver,
-    ) -> (&'a mut Pipeline<V>, Run<'a>) {
+    fn parts<'a>(&'a mut self, observer: &'a mut dyn Observer) -> (&'a mut Pipeline<V>, Run<'a>) {
         let reporter = Reporter {
             telemetry: &mut self.telemetry,
             observer,
-            figures,
         };
         let run = Run {
             chain: &mut self.chain,
@@ -175,8 +152,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// # Errors
     /// Any [`ConnectError`]; what was flushed before is kept.
     pub fn flush(&mut self) -> Result<(), ConnectError> {
-        let (mut nobody, mut none) = ((), ());
-        let (pipeline, mut run) = self.parts(&mut nobody, &mut none);
+        let mut nobody = ();
+        let (pipeline, mut run) = self.parts(&mut nobody);
         pipeline.flush(&mut run)
     }
 
@@ -184,6 +161,16 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// [`submit`](Self::submit) do so by themselves.
     pub fn report_flushes(&mut self, observer: &mut dyn Observer) {
         self.telemetry.report_flushes(observer);
+    }
+
+    /// The totals, for other threads.
+    pub fn live_totals(&self) -> LiveTotals {
+        self.telemetry.live_totals().clone()
+    }
+
+    /// What threads did, with [`Options::trace`]. Who does not take spans out has them all in memory.
+    pub fn spans(&self) -> Spans {
+        Spans(self.telemetry.trace().clone())
     }
 
     /// Hash of the tip.

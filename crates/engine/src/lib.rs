@@ -60,9 +60,9 @@ pub mod inspect {
     pub use blockmill_datadir::doctor;
 }
 
-pub use blockmill_chain::report::events::{Event, Level, Older};
+pub use blockmill_chain::report::events::{BlockChange, Event, Indexing, Level, Older, Progress};
 pub use blockmill_chain::report::findings::Rejected;
-pub use blockmill_chain::report::observer::{BlockChange, Observer, Progress};
+pub use blockmill_chain::report::observer::Observer;
 pub use blockmill_chain::report::signatures::Signatures;
 pub use blockmill_chain::report::wholeness::{NotWhole, RunOutcome, Wholeness};
 pub use blockmill_chain::{BlockReadError, ChainBlocks, SpendingBlock, SpendingTransaction};
@@ -70,7 +70,7 @@ pub use blockmill_datadir::{
     Batch, ChainId, CoinLookup, DataDir, Earlier, OpenError, PastError, Remedy, SnapshotMark, Status, UtxoSet,
     for_each_batch_of,
 };
-pub use engine::{DurableObserver, Engine, EngineBuilder, LoadSnapshotError, Options, Submission, Verdict};
+pub use engine::{DurableObserver, Engine, EngineBuilder, Follower, LoadSnapshotError, Options, Submission, Verdict};
 pub use pipeline::error::ConnectError;
 pub use plan::Plan;
 pub use report::connect_report::ConnectReport;

@@ -10,7 +10,6 @@
 //! - [`stages`]: the stages of a block's way, and their times.
 
 pub mod connect_report;
-pub mod figures;
 pub mod stages;
 pub mod table;
 pub mod totals;
@@ -23,7 +22,7 @@ pub use blockmill_chain::report::{
     observer, signatures, wholeness,
 };
 pub use connect_report::{ConnectReport, Halt};
-pub use figures::FiguresObserver;
 pub use stages::{Span, Stage, StageTime, Stages};
 pub use table::{FIGURES, Figure, Value};
-pub use totals::{Depth, FetchTotals, QueueTotals, Totals};
+pub use totals::{Depth, FetchTotals, LiveTotals, QueueTotals, Totals};
+pub use trace::Spans;

@@ -2,7 +2,7 @@
 
 use super::chains::*;
 use crate::{Auditor, FindingKind, Report, Sources, Verdict};
-use blockmill_chain::{Observer, Progress, Signatures};
+use blockmill_chain::{Event, Observer, Signatures};
 use blockmill_chaingen::core_files::CoreLayout;
 use blockmill_script::CoreVerifier;
 use std::fs::OpenOptions;
@@ -23,8 +23,10 @@ struct Change<'a> {
 }
 
 impl Observer for Change<'_> {
-    fn progress(&mut self, progress: &Progress) {
-        if let Some(change) = self.change.take() {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Progress(progress) = event
+            && let Some(change) = self.change.take()
+        {
             assert!(progress.blocks < 50, "{progress:?}");
             change(self.folder);
         }

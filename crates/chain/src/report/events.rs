@@ -1,8 +1,8 @@
-//! What is worth a line in a log, when it happens.
+//! What happens while an engine or a reader works.
 
 use crate::report::findings::{Rejected, Unreadable};
 use crate::report::signatures::SignatureWay;
-use blockmill_block::BlockHash;
+use blockmill_block::{Block, BlockHash, BlockUndo, OutPoint};
 use blockmill_blockfiles::{Damage, FileError, Skipped};
 use blockmill_coins::Tip;
 use blockmill_rules::Reject;
@@ -55,10 +55,106 @@ impl fmt::Display for Older {
     }
 }
 
-/// Something worth a line in a log. Its text is the line.
+/// How far the search of block files for headers is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Indexing {
+    /// Number of the file, from 1.
+    pub file: usize,
+    /// How many there are.
+    pub files: usize,
+    /// The offset in the file in bytes.
+    pub offset: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    /// Headers found so far, in all files.
+    pub headers: usize,
+}
+
+impl fmt::Display for Indexing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            file, files, headers, ..
+        } = self;
+        let percent = self.offset as f64 / self.bytes.max(1) as f64 * 100.0;
+        write!(
+            formatter,
+            "reading headers: {percent:.1}% of file {file} of {files}, {headers} headers"
+        )
+    }
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Height of the tip.
+    pub height: u32,
+    /// Time in the header of the tip, in seconds since 1970.
+    pub tip_time: u32,
+    /// Height of the best chain known.
+    pub best_height: u32,
+    /// Blocks connected since the engine was opened.
+    pub blocks: u64,
+    /// Transactions in them.
+    pub transactions: u64,
+    /// Inputs in them, coinbases not counted.
+    pub inputs: u64,
+    /// Bytes of these blocks.
+    pub bytes: u64,
+    /// Bytes of blocks that remain.
+    pub bytes_remaining: u64,
+    /// Share of the best chain's bytes that is connected, by this run and by earlier ones.
+    pub share: f64,
+    /// Entries in the coins cache.
+    pub cache_coins: u64,
+    /// Memory of the coins cache in bytes.
+    pub cache_bytes: u64,
+    /// Time since the engine began to choose branches.
+    pub elapsed: Duration,
+}
+
+/// A block that enters the active chain or leaves it, and the coins that it spends.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockChange<'a> {
+    /// Height of the block.
+    pub height: u32,
+    /// The block.
+    pub block: &'a Block,
+    /// A coin for each input but the coinbase's.
+    pub undo: &'a BlockUndo,
+}
+
+/// Something that happens. Its text is a line in a log, where it is worth one.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
+    /// A block was connected to the tip of the active chain. All its rules hold.
+    Connected(&'a BlockChange<'a>),
+    /// The tip of the active chain was disconnected, for a chain with more work, or for its equal that
+    /// came first.
+    Disconnected(&'a BlockChange<'a>),
+    /// Block files are being searched for headers; said often.
+    Indexing(Indexing),
+    /// A block was connected, and blocks above it may be on their way.
+    Progress(&'a Progress),
+    /// Coins of a snapshot or a set are read or written; said often.
+    Coins {
+        /// How many are done.
+        coins: u64,
+        /// Share of all that is done; 0 if that is not known.
+        share: f64,
+    },
+    /// Blocks are read that an earlier set is made from.
+    LookingBack {
+        /// How many are read.
+        blocks: u32,
+        /// How many there are.
+        of: u32,
+    },
+    /// The best chain of the block files is connected up to this tip, and durable: a follower waits
+    /// for more.
+    CaughtUp(Tip),
+    /// A look at the block files has failed, and a follower tries again; said each time.
+    LookFailed(&'a FileError),
     /// A damaged range of a block file was passed over.
     Damaged(&'a Damage),
     /// A file has more such ranges than are named.
@@ -127,14 +223,6 @@ pub enum Event<'a> {
         /// The way.
         way: SignatureWay,
     },
-    /// A block has left the active chain for a chain with more work, or for its equal that came
-    /// first.
-    Disconnected {
-        /// Its hash.
-        hash: BlockHash,
-        /// Its height.
-        height: u32,
-    },
     /// Changes were written to the data directory.
     Flushed(&'a Flushed),
     /// Block files cannot be searched now. Who follows a node tries again.
@@ -145,9 +233,24 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// How much it matters.
-    pub fn level(&self) -> Level {
-        match self {
+    /// So many coins of a set are done, up to this outpoint in the order of their keys. Transaction ids
+    /// are spread evenly, so their first bytes say how far that is.
+    pub fn coins_up_to(coins: u64, outpoint: &OutPoint) -> Self {
+        let [first, second, ..] = outpoint.txid.0;
+        let share = f64::from(u16::from_be_bytes([first, second])) / 65_536.0;
+        Self::Coins { coins, share }
+    }
+
+    /// How much it matters; none if it is worth no line in a log.
+    pub fn level(&self) -> Option<Level> {
+        Some(match self {
+            Self::Connected(_)
+            | Self::Indexing(_)
+            | Self::Progress(_)
+            | Self::Coins { .. }
+            | Self::LookingBack { .. }
+            | Self::CaughtUp(_)
+            | Self::LookFailed(_) => return None,
             Self::Damaged(_)
             | Self::MoreDamaged { .. }
             | Self::Skipped(_)
@@ -163,15 +266,27 @@ impl Event<'_> {
             Self::ScriptsSkipped { .. }
             | Self::ScriptsChecked { .. }
             | Self::Signatures { .. }
-            | Self::Disconnected { .. } => Level::Info,
+            | Self::Disconnected(_) => Level::Info,
             Self::Flushed(_) => Level::Debug,
-        }
+        })
     }
 }
 
 impl fmt::Display for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Connected(change) => write!(
+                f,
+                "block {} (height {}) is connected",
+                change.block.hash(),
+                change.height
+            ),
+            Self::Indexing(indexing) => indexing.fmt(f),
+            Self::Progress(progress) => write!(f, "height {} of {}", progress.height, progress.best_height),
+            Self::Coins { coins, share } => write!(f, "{coins} coins, {:.1}%", share * 100.0),
+            Self::LookingBack { blocks, of } => write!(f, "looking back: {blocks} of {of} blocks"),
+            Self::CaughtUp(tip) => write!(f, "tip: height {}, {}", tip.height, tip.hash),
+            Self::LookFailed(error) => write!(f, "retrying: {error}"),
             Self::Damaged(damage) => damage.fmt(f),
             Self::MoreDamaged { path, ranges } => write!(f, "{}: {ranges} more damaged ranges", path.display()),
             Self::Skipped(skipped) => write!(f, "{}: passed over: {}", skipped.path.display(), skipped.reason),
@@ -209,9 +324,11 @@ impl fmt::Display for Event<'_> {
                 if way.lanes { "in lanes" } else { "by libsecp256k1 alone" },
                 way.reason
             ),
-            Self::Disconnected { hash, height } => write!(
+            Self::Disconnected(change) => write!(
                 f,
-                "block {hash} (height {height}) has left the active chain for a better one"
+                "block {} (height {}) has left the active chain for a better one",
+                change.block.hash(),
+                change.height
             ),
             Self::Flushed(Flushed { tip, changes, time }) => write!(
                 f,

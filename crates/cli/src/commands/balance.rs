@@ -17,7 +17,6 @@ use crate::output;
 use crate::progress::{EngineMeter, share};
 use crate::signals;
 use blockmill_block::{Coin, OutPoint, hex};
-use blockmill_chain::Observer;
 use blockmill_datadir::{Batch, UtxoSet};
 use blockmill_descriptors::address;
 use serde::Serialize;

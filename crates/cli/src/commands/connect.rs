@@ -15,8 +15,9 @@ use crate::trace::Trace;
 use crate::verifier::{Verifier, verifier};
 use crate::whole;
 use blockmill_blockfiles::BlockFiles;
+use blockmill_chain::{Event, Observer};
 use blockmill_datadir::OpenError;
-use blockmill_engine::report::{FiguresObserver, Halt, Span, Totals};
+use blockmill_engine::report::{Halt, Spans};
 use blockmill_engine::{ConnectReport, Engine, Options};
 use serde_json::json;
 use std::io::{self, Write};
@@ -108,7 +109,8 @@ pub(crate) fn open_engine(
     doing::set_flushed(engine.height());
     if let Some(live) = live {
         let directory = engine.directory();
-        live.opened(directory.chain_id().network.name(), engine.height());
+        let network = directory.chain_id().network.name();
+        live.opened(network, engine.height(), engine.live_totals());
     }
     if engine.height() > 0 {
         let text = format!("going on from height {}", engine.height());
@@ -142,22 +144,26 @@ pub(crate) fn say_halt(report: &ConnectReport) {
     }
 }
 
-/// Passes the engine's figures to the trace and the page.
-struct FiguresWatcher {
+/// Shows what happens, and takes spans out for the trace.
+struct Watcher {
+    meter: EngineMeter,
     trace: Option<Trace>,
-    live: Option<Live>,
+    spans: Spans,
 }
 
-impl FiguresObserver for FiguresWatcher {
-    fn totals(&mut self, totals: &Totals) {
-        if let Some(live) = &self.live {
-            live.totals(totals);
+impl Watcher {
+    fn trace(&mut self) {
+        if let Some(trace) = &mut self.trace {
+            self.spans.drain(|thread, span| trace.add(thread, span));
         }
     }
+}
 
-    fn span(&mut self, thread: &str, span: &Span) {
-        if let Some(trace) = &mut self.trace {
-            trace.add(thread, span);
+impl Observer for Watcher {
+    fn event(&mut self, event: &Event<'_>) {
+        self.meter.event(event);
+        if let Event::Progress(_) = event {
+            self.trace();
         }
     }
 }
@@ -210,13 +216,17 @@ fn connect(
             json!({"height_max": height_max, "height": engine.height()}),
         );
     }
-    let mut meter = EngineMeter::with_live(live.clone());
-    let mut figures = FiguresWatcher { trace, live };
-    let report = engine.connect_with_figures(&from_files.blocks, &mut meter, &mut figures);
+    let mut watcher = Watcher {
+        meter: EngineMeter::with_live(live),
+        trace,
+        spans: engine.spans(),
+    };
+    let report = engine.connect(&from_files.blocks, &mut watcher);
     // The trace of a run that fails is of use, too.
-    let traced = figures.trace.take().map_or(Ok(()), Trace::finish);
+    watcher.trace();
+    let traced = watcher.trace.take().map_or(Ok(()), Trace::finish);
     let report = report?;
-    drop(meter);
+    drop(watcher);
     say_leftovers(&report);
     say_halt(&report);
     let printed = print(&report, arguments);

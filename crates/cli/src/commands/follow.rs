@@ -8,14 +8,15 @@ use crate::http::Live;
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::service;
-use blockmill_blockfiles::FileError;
-use blockmill_chain::{BlockChange, Event, Indexing, Observer, Progress};
+use crate::verifier::Verifier;
+use blockmill_chain::report::events::Flushed;
+use blockmill_chain::{BlockChange, Event, Observer};
 use blockmill_coins::Tip;
-use blockmill_engine::report::{FiguresObserver, Totals};
-use blockmill_engine::{ConnectReport, Options};
+use blockmill_engine::{ConnectError, ConnectReport, Engine, Options};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::panic::resume_unwind;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -71,19 +72,9 @@ impl Lines {
     }
 }
 
-impl Observer for Lines {
-    fn connected(&mut self, change: &BlockChange<'_>) {
-        self.meter.connected(change);
-        self.block("connected", change);
-    }
-
-    fn disconnected(&mut self, change: &BlockChange<'_>) {
-        self.block("disconnected", change);
-    }
-
+impl Lines {
     fn caught_up(&mut self, tip: &Tip) {
         self.meter.meter.clear();
-        self.meter.caught_up(tip);
         service::ready();
         self.has_caught_up = true;
         if let Some(begin) = self.begin.take() {
@@ -95,63 +86,43 @@ impl Observer for Lines {
         self.write(&text, &fields);
     }
 
-    fn indexing(&mut self, indexing: &Indexing) {
-        service::alive("reading headers");
-        // For each new block a few headers are read.
+    fn flushed(&mut self, flushed: &Flushed) {
         if !self.has_caught_up {
-            self.meter.indexing(indexing);
-        }
-    }
-
-    fn progress(&mut self, progress: &Progress) {
-        service::alive(&format!("height {} of {}", progress.height, progress.best_height));
-        self.meter.progress(progress);
-    }
-
-    fn event(&mut self, event: &Event<'_>) {
-        self.meter.event(event);
-        let Event::Flushed(flushed) = event else {
             return;
-        };
-        if self.has_caught_up {
-            let (tip, seconds) = (flushed.tip, flushed.time.as_secs_f64());
-            let text = format!(
-                "flushed: height {}, {} changes in {seconds:.3} s",
-                tip.height, flushed.changes
-            );
-            let fields = json!({
-                "event": "flushed",
-                "height": tip.height,
-                "block_hash": tip.hash.to_string(),
-                "changes": flushed.changes,
-                "seconds": seconds,
-            });
-            self.write(&text, &fields);
         }
+        let (tip, seconds) = (flushed.tip, flushed.time.as_secs_f64());
+        let text = format!(
+            "flushed: height {}, {} changes in {seconds:.3} s",
+            tip.height, flushed.changes
+        );
+        let fields = json!({
+            "event": "flushed",
+            "height": tip.height,
+            "block_hash": tip.hash.to_string(),
+            "changes": flushed.changes,
+            "seconds": seconds,
+        });
+        self.write(&text, &fields);
     }
 }
 
-/// Passes the engine's figures to the page, and says what the first run has left over.
-struct Watcher {
-    live: Option<Live>,
-    has_reported: bool,
-}
-
-impl FiguresObserver for Watcher {
-    fn totals(&mut self, totals: &Totals) {
-        if let Some(live) = &self.live {
-            live.totals(totals);
+impl Observer for Lines {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Indexing(_) => service::alive("reading headers"),
+            Event::Progress(_) | Event::LookFailed(_) => service::alive(&event.to_string()),
+            _ => {}
         }
-    }
-
-    fn failed(&mut self, error: &FileError) {
-        service::alive(&format!("retrying: {error}"));
-    }
-
-    fn ended(&mut self, report: &ConnectReport) {
-        service::alive(&format!("height {}", report.height));
-        if !std::mem::replace(&mut self.has_reported, true) {
-            say_leftovers(report);
+        // For each new block a few headers are read.
+        if !(self.has_caught_up && matches!(event, Event::Indexing(_))) {
+            self.meter.event(event);
+        }
+        match event {
+            Event::Connected(change) => self.block("connected", change),
+            Event::Disconnected(change) => self.block("disconnected", change),
+            Event::CaughtUp(tip) => self.caught_up(tip),
+            Event::Flushed(flushed) => self.flushed(flushed),
+            _ => {}
         }
     }
 }
@@ -175,16 +146,12 @@ fn follow(arguments: &FollowArguments, options: &Options, live: Option<Live>) ->
     let network = engine.directory().chain_id().network;
     let (begin, begun) = channel();
     let mut lines = Lines {
-        meter: EngineMeter::with_live(live.clone()),
+        meter: EngineMeter::with_live(live),
         is_json: arguments.json,
         has_caught_up: false,
         begin: Some(begin),
         stop: Arc::clone(&stop),
         failure: None,
-    };
-    let mut figures = Watcher {
-        live,
-        has_reported: false,
     };
     std::thread::scope(|scope| {
         let runner = arguments.exec.as_ref().map(|command| {
@@ -205,12 +172,12 @@ fn follow(arguments: &FollowArguments, options: &Options, live: Option<Live>) ->
                 outcome
             })
         });
-        let followed = engine.follow(&from_files.blocks, &mut lines, &mut figures);
+        let followed = follow_until_stopped(&mut engine, &from_files.blocks, &mut lines);
         service::stopping();
         stop.store(true, Ordering::Relaxed);
         lines.begin = None;
         let ran = runner.map(|runner| runner.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        say_halt(&followed?);
+        followed?.iter().for_each(say_halt);
         ran.transpose()?;
         Ok::<_, Failure>(())
     })?;
@@ -219,4 +186,17 @@ fn follow(arguments: &FollowArguments, options: &Options, live: Option<Live>) ->
     }
     engine.close_unused()?;
     Ok(0)
+}
+
+/// Returns the report of the first run. What that has left over is said when it has ended.
+fn follow_until_stopped(
+    engine: &mut Engine<Verifier>,
+    sources: &[PathBuf],
+    lines: &mut Lines,
+) -> Result<Option<ConnectReport>, ConnectError> {
+    let mut follower = engine.follow(sources);
+    let first = follower.next(lines)?;
+    first.iter().for_each(say_leftovers);
+    while follower.next(lines)?.is_some() {}
+    Ok(first)
 }

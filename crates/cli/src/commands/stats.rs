@@ -8,7 +8,6 @@ use crate::output::{Facts, amount, bitcoins, bytes};
 use crate::progress::{EngineMeter, share};
 use crate::signals;
 use blockmill_audit::{Mark, Noted};
-use blockmill_chain::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, StatsPart, StoreError, UtxoStats};
 use blockmill_datadir::{Batch, Earlier, UtxoSet};

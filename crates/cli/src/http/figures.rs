@@ -6,7 +6,7 @@ use blockmill_chain::report::signatures::SignatureWay;
 use blockmill_chain::{BlockChange, Event, Progress};
 use blockmill_coins::Tip;
 use blockmill_datadir::Status;
-use blockmill_engine::report::Totals;
+use blockmill_engine::report::{LiveTotals, Totals};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -102,6 +102,8 @@ pub(super) struct Figures {
     pub(super) tip: Option<BlockHash>,
     pub(super) progress: Option<Progress>,
     pub(super) totals: Option<Totals>,
+    /// The engine's, of which `totals` is a copy.
+    live_totals: Option<LiveTotals>,
     /// How signatures are verified, and from which height on.
     pub(super) signatures: Option<(u32, SignatureWay)>,
     pub(super) flushed: Option<Tip>,
@@ -161,6 +163,7 @@ impl Figures {
             tip: start.map(|start| start.tip.hash),
             progress: start.and_then(no_progress),
             totals: start.map(|_| Totals::default()),
+            live_totals: None,
             signatures: None,
             flushed: start.map(|start| start.tip),
             last_blocks: VecDeque::new(),
@@ -175,13 +178,14 @@ impl Figures {
         self.state = state;
     }
 
-    pub(super) fn opened(&mut self, network: &'static str, height: u32) {
+    pub(super) fn opened(&mut self, network: &'static str, height: u32, totals: LiveTotals) {
+        self.live_totals = Some(totals);
         self.network = Some(network);
         self.start_height = Some(height);
         self.set_state(State::Starting);
     }
 
-    pub(super) fn reads_headers(&mut self) {
+    fn reads_headers(&mut self) {
         // A follower at the tip reads a few headers for each block.
         if self.state != State::AtTheTip {
             self.set_state(State::ReadingHeaders);
@@ -196,13 +200,10 @@ impl Figures {
             _ => State::Connecting,
         });
         self.progress = Some(*progress);
+        self.totals = self.live_totals.as_ref().map(LiveTotals::get).or(self.totals);
     }
 
-    pub(super) fn totals(&mut self, totals: &Totals) {
-        self.totals = Some(*totals);
-    }
-
-    pub(super) fn connected(&mut self, change: &BlockChange<'_>) {
+    fn connected(&mut self, change: &BlockChange<'_>) {
         let block = change.block;
         self.tip = Some(block.hash());
         self.is_reorganising = false;
@@ -244,7 +245,7 @@ impl Figures {
         }
     }
 
-    pub(super) fn caught_up(&mut self, tip: &Tip) {
+    fn caught_up(&mut self, tip: &Tip) {
         self.tip = Some(tip.hash);
         self.has_caught_up = true;
         self.set_state(State::AtTheTip);
@@ -254,7 +255,12 @@ impl Figures {
         match event {
             Event::Flushed(flushed) => self.flushed = Some(flushed.tip),
             Event::Signatures { height, way } => self.signatures = Some((*height, *way)),
-            Event::Disconnected { hash, height } => self.disconnected(*hash, *height),
+            Event::Connected(change) => self.connected(change),
+            Event::Disconnected(change) => self.disconnected(change.block.hash(), change.height),
+            Event::CaughtUp(tip) => self.caught_up(tip),
+            Event::Indexing(_) => self.reads_headers(),
+            Event::Coins { .. } => self.set_state(State::ReadingCoins),
+            Event::Progress(progress) => self.progress(progress),
             _ => {}
         }
     }

@@ -16,7 +16,6 @@ use crate::feed::watching::OwnWatch;
 use crate::log;
 use crate::progress::EngineMeter;
 use crate::sql_error::{Fate, fate, text};
-use blockmill_chain::Observer;
 use blockmill_coins::Tip;
 use blockmill_datadir::{Cursor, DataDir, Feed, FeedBlocks, FeedError, PastError, UtxoSet};
 use serde_json::json;

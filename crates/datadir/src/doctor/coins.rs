@@ -5,7 +5,7 @@ use crate::DataDir;
 use crate::error::{OpenError, Remedy};
 use crate::files::STORE_FOLDER;
 use crate::store_file::store_to_read;
-use blockmill_chain::report::events::Older;
+use blockmill_chain::report::events::{Event, Older};
 use blockmill_chain::report::observer::Observer;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, StatsBuilder, StoreError, Tip};
@@ -186,8 +186,7 @@ fn read_coins(
             if stop.load(Ordering::Relaxed) {
                 return Ok(Read::Stopped(number));
             }
-            let share = f64::from(u16::from_be_bytes([outpoint.txid.0[0], outpoint.txid.0[1]])) / 65_536.0;
-            observer.coins(number, share);
+            observer.event(&Event::coins_up_to(number, &outpoint));
         }
     }
     let stats = stats.finish(tip);

@@ -1,7 +1,7 @@
 //! An observer that hears of blocks once they are durable.
 
-use blockmill_chain::report::events::Event;
-use blockmill_chain::report::observer::{BlockChange, Indexing, Observer, Progress};
+use blockmill_chain::report::events::{BlockChange, Event};
+use blockmill_chain::report::observer::Observer;
 use blockmill_chain::spending_block::SpendingBlock;
 use blockmill_coins::Tip;
 use blockmill_datadir::{Cursor, Feed, FeedError, FeedEvent};
@@ -16,7 +16,7 @@ use std::path::Path;
 /// ```
 /// use blockmill_block::Network;
 /// use blockmill_engine::datadir::Cursor;
-/// use blockmill_engine::{BlockChange, DurableObserver, Engine, Observer};
+/// use blockmill_engine::{DurableObserver, Engine, Event, Observer};
 /// use blockmill_kernel::KernelVerifier;
 /// # use blockmill_chaingen::{ChainSpec, Profile, write_chain};
 /// # let directory = tempfile::tempdir()?;
@@ -28,12 +28,12 @@ use std::path::Path;
 /// struct Inputs(usize);
 ///
 /// impl Observer for Inputs {
-///     fn connected(&mut self, change: &BlockChange<'_>) {
-///         self.0 += change.undo.coins().len();
-///     }
-///
-///     fn disconnected(&mut self, change: &BlockChange<'_>) {
-///         self.0 -= change.undo.coins().len();
+///     fn event(&mut self, event: &Event<'_>) {
+///         match event {
+///             Event::Connected(change) => self.0 += change.undo.coins().len(),
+///             Event::Disconnected(change) => self.0 -= change.undo.coins().len(),
+///             _ => {}
+///         }
 ///     }
 /// }
 ///
@@ -85,8 +85,8 @@ impl<'o> DurableObserver<'o> {
         }
         for event in &mut self.feed {
             match event {
-                Ok(FeedEvent::Connected(block)) => self.observer.connected(&change(&block)),
-                Ok(FeedEvent::Disconnected(block)) => self.observer.disconnected(&change(&block)),
+                Ok(FeedEvent::Connected(block)) => self.observer.event(&Event::Connected(&change(&block))),
+                Ok(FeedEvent::Disconnected(block)) => self.observer.event(&Event::Disconnected(&change(&block))),
                 Ok(FeedEvent::Tip(_)) => {}
                 // The engine is still to connect the blocks up to the observer's.
                 Err(FeedError::Behind { .. }) => break,
@@ -106,30 +106,13 @@ fn change(block: &SpendingBlock) -> BlockChange<'_> {
 }
 
 impl Observer for DurableObserver<'_> {
-    fn indexing(&mut self, indexing: &Indexing) {
-        self.observer.indexing(indexing);
-    }
-
-    fn progress(&mut self, progress: &Progress) {
-        self.observer.progress(progress);
-    }
-
-    fn coins(&mut self, coins: u64, share: f64) {
-        self.observer.coins(coins, share);
-    }
-
-    fn looking_back(&mut self, blocks: u32, of: u32) {
-        self.observer.looking_back(blocks, of);
-    }
-
-    fn caught_up(&mut self, tip: &Tip) {
-        self.observer.caught_up(tip);
-    }
-
     fn event(&mut self, event: &Event<'_>) {
-        if let Event::Flushed(_) = event {
+        match event {
+            // They are told of when they are durable.
+            Event::Connected(_) | Event::Disconnected(_) => return,
             // What cannot be read now is told after a later flush, or at the end.
-            let _ = self.tell();
+            Event::Flushed(_) => drop(self.tell()),
+            _ => {}
         }
         self.observer.event(event);
     }

@@ -3,11 +3,10 @@
 use crate::engine::Engine;
 use crate::pipeline::error::ConnectError;
 use crate::report::connect_report::{ConnectReport, Halt};
-use crate::report::figures::FiguresObserver;
 use blockmill_blockfiles::{FileError, Watch, Woken};
 use blockmill_chain::import::Which;
 use blockmill_chain::report::events::Event;
-use blockmill_chain::report::observer::{BlockChange, Indexing, Observer, Progress};
+use blockmill_chain::report::observer::Observer;
 use blockmill_rules::ScriptVerifier;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -73,22 +72,6 @@ struct Listener<'a> {
 }
 
 impl Observer for Listener<'_> {
-    fn connected(&mut self, change: &BlockChange<'_>) {
-        self.observer.connected(change);
-    }
-
-    fn disconnected(&mut self, change: &BlockChange<'_>) {
-        self.observer.disconnected(change);
-    }
-
-    fn indexing(&mut self, indexing: &Indexing) {
-        self.observer.indexing(indexing);
-    }
-
-    fn progress(&mut self, progress: &Progress) {
-        self.observer.progress(progress);
-    }
-
     fn event(&mut self, event: &Event<'_>) {
         if self.said.is_new(event, self.is_quiet) {
             self.observer.event(event);
@@ -96,72 +79,31 @@ impl Observer for Listener<'_> {
     }
 }
 
+/// An engine beside a node, which [`Engine::follow`] makes.
+pub struct Follower<'e, V: ScriptVerifier + 'static> {
+    engine: &'e mut Engine<V>,
+    sources: &'e [PathBuf],
+    watch: Watch,
+    said: Said,
+    retry: Retry,
+    has_begun: bool,
+    has_ended: bool,
+}
+
 impl<V: ScriptVerifier + 'static> Engine<V> {
-    /// As [`connect`](Self::connect), and goes on until the stop flag of the options is set: what a
-    /// node writes to its block files is connected, and made durable, within a second, often at
-    /// once. Files may be rewritten, removed or made anew meanwhile. What cannot be read is
-    /// reported, and tried again.
-    ///
-    /// The observer hears of each block, and [`caught_up`](Observer::caught_up) when the engine
-    /// waits. The report is that of the first run, up to there.
-    ///
-    /// # Errors
-    /// Any [`ConnectError`] of the first run; later those of the data directory. What was flushed
-    /// before is kept.
-    pub fn follow(
-        &mut self,
-        sources: &[PathBuf],
-        observer: &mut dyn Observer,
-        figures: &mut dyn FiguresObserver,
-    ) -> Result<ConnectReport, ConnectError> {
-        // Before the first look, so that no change is missed.
-        let mut watch = Watch::new(sources);
-        let first = self.connect_some(sources, Which::All, observer, figures)?;
-        figures.ended(&first);
-        if first.halt != Halt::Finished {
-            return Ok(first);
-        }
-        observer.caught_up(&self.tip());
-        let mut said = Said::default();
-        let mut retry = Retry::default();
-        retry.note(!first.unreadable.is_empty());
-        loop {
-            let woken = watch.wait(self.pipeline.stop());
-            if woken == Woken::Stopped {
-                return Ok(first);
-            }
-            let tip = self.tip();
-            let is_retry = retry.is_due();
-            let mut listener = Listener {
-                observer: &mut *observer,
-                said: &mut said,
-                is_quiet: woken == Woken::Look,
-            };
-            let which = if is_retry { Which::All } else { Which::Changed };
-            let looked = self.connect_some(sources, which, &mut listener, figures);
-            match looked {
-                Ok(report) => {
-                    said.error = None;
-                    figures.ended(&report);
-                    if is_retry || !report.unreadable.is_empty() {
-                        retry.note(!report.unreadable.is_empty());
-                    }
-                    if report.halt != Halt::Finished {
-                        return Ok(first);
-                    }
-                }
-                Err(ConnectError::File(error)) if !self.is_own(&error) => {
-                    figures.failed(&error);
-                    if said.error.replace(error.to_string()) != Some(error.to_string()) {
-                        observer.event(&Event::FilesUnreadable(&error));
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-            if self.tip() != tip {
-                watch.note_change(woken);
-                observer.caught_up(&self.tip());
-            }
+    /// Connects what a node writes to its block files, and makes it durable, within a second, often at
+    /// once. Files may be rewritten, removed or made anew meanwhile. What cannot be read is reported, and
+    /// tried again.
+    pub fn follow<'e>(&'e mut self, sources: &'e [PathBuf]) -> Follower<'e, V> {
+        Follower {
+            engine: self,
+            sources,
+            // Before the first look, so that no change is missed.
+            watch: Watch::new(sources),
+            said: Said::default(),
+            retry: Retry::default(),
+            has_begun: false,
+            has_ended: false,
         }
     }
 
@@ -171,5 +113,77 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         // Lists of files have paths without links.
         let real = std::fs::canonicalize(directory);
         error.path().starts_with(directory) || real.is_ok_and(|real| error.path().starts_with(real))
+    }
+}
+
+impl<V: ScriptVerifier + 'static> Follower<'_, V> {
+    /// Connects what there is, as [`Engine::connect`] does; later waits until the files may have changed,
+    /// and connects what is new. The observer hears of each block, and [`Event::CaughtUp`] when the chain
+    /// has moved and is durable. None once the stop flag of the options is set, or the engine has halted.
+    ///
+    /// # Errors
+    /// Any [`ConnectError`] of the first call; later those of the data directory. What was flushed before
+    /// is kept.
+    pub fn next(&mut self, observer: &mut dyn Observer) -> Result<Option<ConnectReport>, ConnectError> {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let report = self.engine.connect(self.sources, observer)?;
+            self.note(&report, true);
+            if !self.has_ended {
+                observer.event(&Event::CaughtUp(self.engine.tip()));
+            }
+            return Ok(Some(report));
+        }
+        while !self.has_ended {
+            if let Some(report) = self.look(observer)? {
+                return Ok(Some(report));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits until the files may have changed, and looks at them. None if they cannot be read now, or if
+    /// the stop flag is set.
+    fn look(&mut self, observer: &mut dyn Observer) -> Result<Option<ConnectReport>, ConnectError> {
+        let woken = self.watch.wait(self.engine.pipeline.stop());
+        if woken == Woken::Stopped {
+            self.has_ended = true;
+            return Ok(None);
+        }
+        let tip = self.engine.tip();
+        let is_retry = self.retry.is_due();
+        let mut listener = Listener {
+            observer: &mut *observer,
+            said: &mut self.said,
+            is_quiet: woken == Woken::Look,
+        };
+        let which = if is_retry { Which::All } else { Which::Changed };
+        let report = match self.engine.connect_some(self.sources, which, &mut listener) {
+            Ok(report) => Some(report),
+            Err(ConnectError::File(error)) if !self.engine.is_own(&error) => {
+                observer.event(&Event::LookFailed(&error));
+                if self.said.error.replace(error.to_string()) != Some(error.to_string()) {
+                    observer.event(&Event::FilesUnreadable(&error));
+                }
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(report) = &report {
+            self.said.error = None;
+            self.note(report, is_retry);
+        }
+        if self.engine.tip() != tip && !self.has_ended {
+            self.watch.note_change(woken);
+            observer.event(&Event::CaughtUp(self.engine.tip()));
+        }
+        Ok(report)
+    }
+
+    /// Notes what a look has found; `is_all` says that all files were searched.
+    fn note(&mut self, report: &ConnectReport, is_all: bool) {
+        self.has_ended = report.halt != Halt::Finished;
+        if is_all || !report.unreadable.is_empty() {
+            self.retry.note(!report.unreadable.is_empty());
+        }
     }
 }

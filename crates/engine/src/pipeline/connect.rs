@@ -20,7 +20,7 @@ use crate::report::stages::Stage;
 use crate::report::telemetry::{Branch, Committed};
 use blockmill_blockfiles::Position;
 use blockmill_chain::index::BlockId;
-use blockmill_chain::report::observer::BlockChange;
+use blockmill_chain::report::events::{BlockChange, Event};
 use blockmill_rules::spend::SCRIPT_FAILED;
 use blockmill_rules::{Reject, ScriptVerifier, VerifyError};
 use blockmill_validate::check_pool::CheckFailure;
@@ -194,7 +194,12 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
 
     /// Reports a rejected block once all blocks in flight are committed. One of them may be rejected
     /// too, and then the report names that one.
-    fn reject_above_all(&mut self, id: BlockId, reject: Reject, position: Option<Position>) -> Result<Step, ConnectError> {
+    fn reject_above_all(
+        &mut self,
+        id: BlockId,
+        reject: Reject,
+        position: Option<Position>,
+    ) -> Result<Step, ConnectError> {
         if let Break(end) = self.commit_all()? {
             return Ok(Break(end));
         }
@@ -268,11 +273,11 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
             bytes: first.block.bytes().len(),
             signatures: first.signatures,
         };
-        run.reporter.observer.connected(&BlockChange {
+        run.reporter.observer.event(&Event::Connected(&BlockChange {
             height: committed.height,
             block: &first.block,
             undo: &first.undo,
-        });
+        }));
         pipeline.in_flight.pop_first();
         let telemetry = &mut *run.reporter.telemetry;
         telemetry.committed(&committed, pipeline.checks.signature_counts(), &pipeline.cache_state());

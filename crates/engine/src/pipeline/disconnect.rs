@@ -5,8 +5,7 @@ use crate::pipeline::keep::keep;
 use crate::pipeline::load::Content;
 use crate::pipeline::shards;
 use crate::pipeline::state::{Pipeline, Run};
-use blockmill_chain::report::events::Event;
-use blockmill_chain::report::observer::BlockChange;
+use blockmill_chain::report::events::BlockChange;
 use blockmill_coins::UndoLogError;
 use blockmill_rules::ScriptVerifier;
 
@@ -54,12 +53,7 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
     }
     run.chain.disconnect_tip();
     pipeline.flusher_mut().note_tip_moved();
-    let event = Event::Disconnected {
-        hash: entry.hash,
-        height: entry.height,
-    };
-    run.reporter.disconnected(&event, entry.height);
-    run.reporter.observer.disconnected(&BlockChange {
+    run.reporter.disconnected(&BlockChange {
         height: entry.height,
         block: &block,
         undo: &undo,

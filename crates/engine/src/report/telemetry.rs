@@ -1,14 +1,13 @@
 //! Where the engine gathers what it reports: totals, findings, spans, and what the observer was
 //! last told.
 
-use crate::report::figures::FiguresObserver;
 use crate::report::stages::Stage;
-use crate::report::totals::{FetchTotals, Totals};
+use crate::report::totals::{FetchTotals, LiveTotals, Totals};
 use crate::report::trace::Trace;
 use blockmill_chain::index::HeaderIndex;
-use blockmill_chain::report::events::{Event, Flushed};
+use blockmill_chain::report::events::{BlockChange, Event, Flushed, Progress};
 use blockmill_chain::report::findings::{ImportFindings, Rejected, Unreadable};
-use blockmill_chain::report::observer::{Observer, Progress};
+use blockmill_chain::report::observer::Observer;
 use blockmill_chain::report::signatures::{SignatureRanges, SignatureWay};
 use blockmill_coins::{CacheCounters, FlushCounters};
 use blockmill_fetch::Statistics;
@@ -19,6 +18,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
     totals: Totals,
+    /// The totals for other threads.
+    live: LiveTotals,
     trace: Trace,
     branch: Branch,
     cache_coins_max: u64,
@@ -108,6 +109,14 @@ impl Telemetry {
 
     pub(crate) fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    pub(crate) fn live_totals(&self) -> &LiveTotals {
+        &self.live
+    }
+
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.trace
     }
 
     /// Begins a run. The totals so far are for [`end_run`](Self::end_run).
@@ -301,7 +310,6 @@ pub(crate) struct FindingsMark {
 pub(crate) struct Reporter<'a> {
     pub(crate) telemetry: &'a mut Telemetry,
     pub(crate) observer: &'a mut dyn Observer,
-    pub(crate) figures: &'a mut dyn FiguresObserver,
 }
 
 impl Reporter<'_> {
@@ -354,10 +362,10 @@ impl Reporter<'_> {
     }
 
     /// Reports that a block was disconnected.
-    pub(crate) fn disconnected(&mut self, event: &Event<'_>, height: u32) {
-        self.telemetry.signatures.cut(height);
+    pub(crate) fn disconnected(&mut self, change: &BlockChange<'_>) {
+        self.telemetry.signatures.cut(change.height);
         self.telemetry.totals.disconnected += 1;
-        self.observer.event(event);
+        self.observer.event(&Event::Disconnected(change));
     }
 
     /// Reports how far the branch is, after a block of `bytes` bytes was committed.
@@ -365,18 +373,10 @@ impl Reporter<'_> {
         let branch = &mut self.telemetry.branch;
         branch.bytes_remaining = branch.bytes_remaining.saturating_sub(bytes);
         self.telemetry.chain_bytes += bytes;
-        self.report_pending();
-        self.observer
-            .progress(&self.telemetry.progress(height, tip_time, cache));
         self.telemetry.totals.cache = cache.counters;
-        self.figures.totals(&self.telemetry.totals);
-    }
-
-    /// Reports flushes that have ended, and spans.
-    pub(crate) fn report_pending(&mut self) {
+        self.telemetry.live.set(&self.telemetry.totals);
         self.telemetry.report_flushes(self.observer);
-        self.telemetry
-            .trace
-            .drain(|thread, span| self.figures.span(thread, span));
+        let progress = self.telemetry.progress(height, tip_time, cache);
+        self.observer.event(&Event::Progress(&progress));
     }
 }

@@ -4,6 +4,7 @@ use crate::report::stages::Stages;
 use blockmill_coins::CacheCounters;
 use blockmill_fetch::Statistics;
 use blockmill_rules::SignatureCounts;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What was read ahead.
@@ -66,6 +67,24 @@ pub struct QueueTotals {
     pub in_flight: Depth,
     /// Memory in bytes of all of them at the most, about.
     pub memory_max: usize,
+}
+
+/// The totals of an engine for other threads, as they were at the last [`Event::Progress`]. All copies
+/// are of the same engine.
+///
+/// [`Event::Progress`]: blockmill_chain::Event::Progress
+#[derive(Debug, Clone, Default)]
+pub struct LiveTotals(Arc<Mutex<Totals>>);
+
+impl LiveTotals {
+    /// The totals.
+    pub fn get(&self) -> Totals {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set(&self, totals: &Totals) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = *totals;
+    }
 }
 
 /// What the engine did, in all calls since it was opened. The table of figures must have each of

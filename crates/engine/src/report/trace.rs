@@ -18,7 +18,7 @@ const GAP_MAX: Duration = Duration::from_micros(2);
 /// Longest span that is made of several works.
 const JOINED_MAX: Duration = Duration::from_millis(1);
 
-type Spans = Arc<Mutex<Vec<Span>>>;
+type SpanList = Arc<Mutex<Vec<Span>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // The lists are whole at any moment, so a panic elsewhere does not matter.
@@ -27,11 +27,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 thread_local! {
     /// The thread's lane, and the trace that it belongs to.
-    static LANE: RefCell<Option<(Arc<Lanes>, Spans, u32)>> = const { RefCell::new(None) };
+    static LANE: RefCell<Option<(Arc<Lanes>, SpanList, u32)>> = const { RefCell::new(None) };
 }
 
 #[derive(Debug, Default)]
-struct Lanes(Mutex<Vec<(String, Spans)>>);
+struct Lanes(Mutex<Vec<(String, SpanList)>>);
 
 /// Called on a thread that has read, decoded, resolved or committed a block, or has inserted coins
 /// that were fetched for it, before the thread goes on. With a trace, checks and reads of the store
@@ -131,10 +131,21 @@ impl Trace {
     }
 }
 
+/// What the threads of an engine have done. All copies are of the same engine.
+#[derive(Debug, Clone)]
+pub struct Spans(pub(crate) Trace);
+
+impl Spans {
+    /// Takes all spans out, those of a thread in their order, with the name of the thread.
+    pub fn drain(&self, each: impl FnMut(&str, &Span)) {
+        self.0.drain(each);
+    }
+}
+
 impl Lanes {
     /// A lane for the calling thread.
-    fn enter(self: &Arc<Self>) -> (Arc<Self>, Spans, u32) {
-        let spans = Spans::default();
+    fn enter(self: &Arc<Self>) -> (Arc<Self>, SpanList, u32) {
+        let spans = SpanList::default();
         let mut lanes = lock(&self.0);
         let name = std::thread::current().name().unwrap_or("master").to_owned();
         lanes.push((name, Arc::clone(&spans)));

@@ -8,8 +8,7 @@ use blockmill_block::{Network, OutPoint};
 use blockmill_chaingen::Profile;
 use blockmill_engine::datadir::chain_bytes::ChainBytesError;
 use blockmill_engine::inspect::verify_files::{FilesOptions, FilesReport, verify_files};
-use blockmill_engine::report::Indexing;
-use blockmill_engine::{BlockReadError, ChainBlocks, Observer, RunOutcome, SpendingBlock, UtxoSet};
+use blockmill_engine::{BlockReadError, ChainBlocks, Event, Observer, RunOutcome, SpendingBlock, UtxoSet};
 use blockmill_rules::Params;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -226,8 +225,8 @@ fn the_chain_of_most_work_is_taken() {
 fn a_search_of_files_can_be_stopped() {
     struct Stop<'a>(&'a AtomicBool);
     impl Observer for Stop<'_> {
-        fn indexing(&mut self, _: &Indexing) {
-            self.0.store(true, Ordering::Relaxed);
+        fn event(&mut self, event: &Event<'_>) {
+            self.0.fetch_or(matches!(event, Event::Indexing(_)), Ordering::Relaxed);
         }
     }
     let folders = folders();

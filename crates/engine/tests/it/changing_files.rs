@@ -5,7 +5,7 @@ use super::options;
 use crate::common::generated::{Generated, HEIGHT};
 use crate::common::{LARGE, connect, figures, open};
 use blockmill_chaingen::Profile;
-use blockmill_engine::{Observer, Progress, RunOutcome};
+use blockmill_engine::{Event, Observer, RunOutcome};
 use blockmill_rules::RejectKind;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,8 +18,8 @@ static CHAIN: LazyLock<Generated> = LazyLock::new(|| Generated::new(Profile::Mix
 struct ChangeAt<F: FnMut()>(u32, Option<F>);
 
 impl<F: FnMut()> Observer for ChangeAt<F> {
-    fn progress(&mut self, progress: &Progress) {
-        if progress.height >= self.0
+    fn event(&mut self, event: &Event<'_>) {
+        if matches!(event, Event::Progress(progress) if progress.height >= self.0)
             && let Some(mut change) = self.1.take()
         {
             change();

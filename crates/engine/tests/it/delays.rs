@@ -9,7 +9,7 @@ use blockmill_chaingen::builder::spend_any;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{Changes, CoinIterator, CoinStore, MemoryStore, StatsBuilder, StoreError, Tip};
 use blockmill_engine::engine::internals::{Internals, StageHook, WindowSizes, Without};
-use blockmill_engine::{Observer, Options, Progress, Signatures};
+use blockmill_engine::{Event, Observer, Options, Signatures};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};
 use std::path::Path;
@@ -112,8 +112,10 @@ impl CoinStore for SlowStore {
 struct SlowObserver(Arc<Rng>);
 
 impl Observer for SlowObserver {
-    fn progress(&mut self, _: &Progress) {
-        self.0.delay(500);
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Progress(_) = event {
+            self.0.delay(500);
+        }
     }
 }
 

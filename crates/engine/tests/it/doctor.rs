@@ -4,7 +4,7 @@ use crate::common::{self, Chain, LARGE, STORE, options, write_blocks};
 use blockmill_block::{Coin, OutPoint, Txid};
 use blockmill_engine::datadir::store_file::open_store;
 use blockmill_engine::inspect::doctor::{Findings, Health, examine};
-use blockmill_engine::{DataDir, Observer};
+use blockmill_engine::{DataDir, Event, Observer};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -48,8 +48,8 @@ fn what_was_not_looked_at_is_not_called_sound() {
 struct StopAtOnce<'a>(&'a AtomicBool);
 
 impl Observer for StopAtOnce<'_> {
-    fn coins(&mut self, _coins: u64, _share: f64) {
-        self.0.store(true, Ordering::Relaxed);
+    fn event(&mut self, event: &Event<'_>) {
+        self.0.fetch_or(matches!(event, Event::Coins { .. }), Ordering::Relaxed);
     }
 }
 

@@ -10,7 +10,7 @@ use blockmill_block::{BlockHash, Coin, CoinRef, Network, OutPoint};
 use blockmill_chaingen::bitcoin;
 use blockmill_chaingen::node_writer::{NodeSettings, NodeWriter};
 use blockmill_engine::datadir::{Cursor, FeedError, UtxoSet};
-use blockmill_engine::{BlockChange, DurableObserver, Observer, Options, Progress};
+use blockmill_engine::{BlockChange, DurableObserver, Event, Observer, Options};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -72,7 +72,7 @@ fn made(change: &BlockChange<'_>) -> Vec<(OutPoint, Coin)> {
     all
 }
 
-impl Observer for Index {
+impl Index {
     fn connected(&mut self, change: &BlockChange<'_>) {
         self.call();
         assert_eq!(change.height as usize, self.chain.len() + 1);
@@ -97,9 +97,16 @@ impl Observer for Index {
         }
         self.taken_back += 1;
     }
+}
 
-    fn progress(&mut self, _: &Progress) {
-        self.call();
+impl Observer for Index {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Connected(change) => self.connected(change),
+            Event::Disconnected(change) => self.disconnected(change),
+            Event::Progress(_) => self.call(),
+            _ => {}
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use blockmill_blockfiles::disk::SystemDisk;
 use blockmill_chaingen::bitcoin;
 use blockmill_coins::Tip;
 use blockmill_engine::datadir::{Cursor, Feed, FeedBlock, FeedError, FeedEvent, OpenError};
-use blockmill_engine::{Observer, Options};
+use blockmill_engine::{Event, Observer, Options};
 use blockmill_faultdisk::{Cut, Failing, JournalDisk, files_after, write_files};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -213,8 +213,8 @@ impl Consumers {
 struct Once(Arc<AtomicBool>);
 
 impl Observer for Once {
-    fn caught_up(&mut self, _: &Tip) {
-        self.0.store(true, Ordering::Relaxed);
+    fn event(&mut self, event: &Event<'_>) {
+        self.0.fetch_or(matches!(event, Event::CaughtUp(_)), Ordering::Relaxed);
     }
 }
 
@@ -281,7 +281,8 @@ impl Story {
             stop: Arc::clone(&stop),
             ..options.clone()
         })?;
-        engine.follow(&self.files[..2], &mut Once(stop), &mut ())?;
+        let (mut follower, mut once) = (engine.follow(&self.files[..2]), Once(stop));
+        while follower.next(&mut once)?.is_some() {}
         drop(engine);
         let mut engine = begin(options.clone())?;
         engine.connect(&self.files[..3], &mut ())?;

@@ -11,7 +11,7 @@ use blockmill_chaingen::node_writer::{NodeSettings, NodeWriter};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, Tip, UtxoStats};
 use blockmill_engine::datadir::{Cursor, Feed, FeedError, FeedEvent, UtxoSet};
-use blockmill_engine::{BlockChange, Event, Observer, Options};
+use blockmill_engine::{Event, Level, Observer, Options};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,26 +33,15 @@ enum Said {
 struct Ear(Sender<Said>);
 
 impl Observer for Ear {
-    fn connected(&mut self, change: &BlockChange<'_>) {
-        self.0.send(Said::Connected(change.block.hash())).unwrap();
-    }
-
-    fn disconnected(&mut self, change: &BlockChange<'_>) {
-        self.0.send(Said::Disconnected(change.block.hash())).unwrap();
-    }
-
-    fn caught_up(&mut self, tip: &Tip) {
-        self.0.send(Said::CaughtUp(*tip)).unwrap();
-    }
-
     fn event(&mut self, event: &Event<'_>) {
-        let is_said = !matches!(
-            event,
-            Event::Flushed(_) | Event::Disconnected { .. } | Event::Signatures { .. }
-        );
-        if is_said {
-            self.0.send(Said::Event(event.to_string())).unwrap();
-        }
+        let said = match event {
+            Event::Connected(change) => Said::Connected(change.block.hash()),
+            Event::Disconnected(change) => Said::Disconnected(change.block.hash()),
+            Event::CaughtUp(tip) => Said::CaughtUp(*tip),
+            _ if event.level() > Some(Level::Info) => Said::Event(event.to_string()),
+            _ => return,
+        };
+        self.0.send(said).unwrap();
     }
 }
 
@@ -96,7 +85,9 @@ fn follow(data: &Path, folder: &Path, options: Options, act: impl FnOnce(&Receiv
         };
         let follower = scope.spawn(move || {
             let mut engine = open(data, options);
-            engine.follow(&[folder.to_owned()], &mut Ear(sender), &mut ()).unwrap();
+            let (sources, mut ear) = ([folder.to_owned()], Ear(sender));
+            let mut follower = engine.follow(&sources);
+            while follower.next(&mut ear).unwrap().is_some() {}
         });
         // A failure of the test must end the engine, too.
         let acted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(&receiver)));

@@ -118,7 +118,7 @@ fn one_engine_sees_what_a_new_process_sees() {
         let expected = fresh.connect(&sources, &mut ()).unwrap();
         assert_eq!(facts(&report), facts(&expected), "step {step}: {report:?}");
         assert_eq!(figures(&engine), figures(&fresh), "step {step}");
-        let updated = follower.update(&sources, &mut (), &mut ()).unwrap();
+        let updated = follower.update(&sources, &mut ()).unwrap();
         assert_eq!(
             (updated.tip, figures(&follower)),
             (expected.tip, figures(&fresh)),

@@ -7,7 +7,7 @@ use blockmill_block::{Coin, OutPoint};
 use blockmill_chaingen::Profile;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, StatsPart, StoreError, UtxoStats};
-use blockmill_engine::{BlockReadError, CoinLookup, Observer, Options, PastError, UtxoSet};
+use blockmill_engine::{BlockReadError, CoinLookup, Event, Observer, Options, PastError, UtxoSet};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -126,9 +126,11 @@ fn blocks_of_another_branch_do_not_count() {
 struct Stop<'a>(&'a AtomicBool);
 
 impl Observer for Stop<'_> {
-    fn looking_back(&mut self, blocks: u32, of: u32) {
-        assert!(blocks <= of);
-        self.0.store(true, Ordering::Relaxed);
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::LookingBack { blocks, of } = event {
+            assert!(blocks <= of);
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 }
 

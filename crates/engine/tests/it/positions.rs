@@ -2,8 +2,7 @@
 
 use super::options;
 use crate::common::{Chain, LARGE, Node, write_blocks};
-use blockmill_engine::report::Indexing;
-use blockmill_engine::{ConnectReport, Observer};
+use blockmill_engine::{ConnectReport, Event, Observer};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -20,8 +19,10 @@ const BLOCKS: usize = 3;
 struct Read(BTreeSet<usize>);
 
 impl Observer for Read {
-    fn indexing(&mut self, indexing: &Indexing) {
-        self.0.insert(indexing.file - 1);
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Indexing(indexing) = event {
+            self.0.insert(indexing.file - 1);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use bitcoin::Block;
 use blockmill_block::BlockHash;
 use blockmill_chaingen::Profile;
 use blockmill_engine::report::Halt;
-use blockmill_engine::{ConnectError, Engine, Observer, OpenError, Options, Progress, RunOutcome, Verdict};
+use blockmill_engine::{ConnectError, Engine, Event, Observer, OpenError, Options, RunOutcome, Verdict};
 use std::fs::File;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -72,10 +72,9 @@ fn stopped_at_heights() {
 struct StopAt(u32, Arc<AtomicBool>);
 
 impl Observer for StopAt {
-    fn progress(&mut self, progress: &Progress) {
-        if progress.height >= self.0 {
-            self.1.store(true, Ordering::Relaxed);
-        }
+    fn event(&mut self, event: &Event<'_>) {
+        let is_reached = matches!(event, Event::Progress(progress) if progress.height >= self.0);
+        self.1.fetch_or(is_reached, Ordering::Relaxed);
     }
 }
 

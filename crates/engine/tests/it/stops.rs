@@ -4,8 +4,8 @@ use super::{SIGNATURES, options};
 use crate::common::{Chain, LARGE, open, regtest, verifier, write_blocks};
 use blockmill_engine::inspect::verify_blocks::Problem;
 use blockmill_engine::inspect::verify_files::{FilesOptions, Stopped, verify_files};
-use blockmill_engine::report::{Halt, Indexing};
-use blockmill_engine::{Observer, Options, Progress};
+use blockmill_engine::report::Halt;
+use blockmill_engine::{Event, Observer, Options};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,14 +36,17 @@ impl StopAt {
 }
 
 impl Observer for StopAt {
-    fn progress(&mut self, progress: &Progress) {
-        self.stop.fetch_or(progress.height >= self.height, Ordering::Relaxed);
-    }
-
-    fn indexing(&mut self, indexing: &Indexing) {
-        assert!(indexing.offset < indexing.bytes && indexing.file <= indexing.files);
-        self.looks += 1;
-        self.stop.fetch_or(indexing.headers >= self.headers, Ordering::Relaxed);
+    fn event(&mut self, event: &Event<'_>) {
+        let is_reached = match event {
+            Event::Progress(progress) => progress.height >= self.height,
+            Event::Indexing(indexing) => {
+                assert!(indexing.offset < indexing.bytes && indexing.file <= indexing.files);
+                self.looks += 1;
+                indexing.headers >= self.headers
+            }
+            _ => false,
+        };
+        self.stop.fetch_or(is_reached, Ordering::Relaxed);
     }
 }
 

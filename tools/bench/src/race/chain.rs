@@ -2,7 +2,7 @@
 
 use super::runs::Say;
 use super::setup::Setup;
-use blockmill_chain::{ChainBlocks, Indexing, Observer};
+use blockmill_chain::{ChainBlocks, Event, Observer};
 use blockmill_harness::{Failure, at};
 use blockmill_rules::Params;
 use std::fs::File;
@@ -30,12 +30,10 @@ pub(super) struct Chain {
 struct Searching<'a, 'p>(&'a Say<'p>);
 
 impl Observer for Searching<'_, '_> {
-    fn indexing(&mut self, indexing: &Indexing) {
-        let Indexing {
-            file, files, headers, ..
-        } = indexing;
-        self.0
-            .now_and_then(|| format!("reading headers: file {file} of {files}, {headers} headers"));
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Indexing(_) = event {
+            self.0.now_and_then(|| event.to_string());
+        }
     }
 }
 

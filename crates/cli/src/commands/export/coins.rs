@@ -13,7 +13,6 @@ use crate::progress::{EngineMeter, share};
 use crate::signals;
 use blockmill_block::{BlockHash, Coin, Magic, Network, OutPoint};
 use blockmill_blockfiles::Input;
-use blockmill_chain::Observer;
 use blockmill_coins::{SnapshotError, SnapshotReader};
 use blockmill_datadir::{Batch, UtxoSet, for_each_batch_of};
 use blockmill_tables::batch;

@@ -17,7 +17,7 @@ use crate::output;
 use crate::progress::{EngineMeter, share};
 use crate::signals;
 use blockmill_block::Block;
-use blockmill_chain::{ChainBlocks, Observer};
+use blockmill_chain::ChainBlocks;
 use blockmill_datadir::{Batch, Earlier, UtxoSet};
 use blockmill_tables::hints;
 use blockmill_tables::pass::Portion;

@@ -128,10 +128,7 @@ fn in_shards_with(
     fault: Option<Fault>,
 ) -> WindowOutcome {
     let params = params();
-    let outlines: Vec<Outline> = blocks
-        .iter()
-        .map(|planned| Outline::new(&planned.block, key))
-        .collect();
+    let outlines: Vec<Outline> = blocks.iter().map(|planned| Outline::new(&planned.block, key)).collect();
     let window: Vec<WindowBlock<'_>> = blocks
         .iter()
         .zip(&outlines)
@@ -322,7 +319,9 @@ impl Case {
                 .flat_map(|planned| planned.block.transactions())
                 .any(|transaction| transaction.txid() == outpoint.txid)
         };
-        let unexpected = found.iter().filter(|&(outpoint, coin)| expected.get(outpoint) != Some(coin));
+        let unexpected = found
+            .iter()
+            .filter(|&(outpoint, coin)| expected.get(outpoint) != Some(coin));
         expected.keys().all(|outpoint| found.contains_key(outpoint))
             && unexpected.into_iter().all(|(outpoint, _)| may_overwrite(outpoint))
     }

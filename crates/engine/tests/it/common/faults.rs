@@ -2,7 +2,7 @@
 
 use blockmill_block::{Coin, OutPoint};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, MemoryStore, OwnedChange, StoreError, Tip};
-use blockmill_engine::{Observer, Progress};
+use blockmill_engine::{Event, Observer};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A store in memory that counts its calls, and fails in one of them.
@@ -104,8 +104,8 @@ impl CoinStore for FaultyStore {
 pub(crate) struct KillAt(pub(crate) u32);
 
 impl Observer for KillAt {
-    fn progress(&mut self, progress: &Progress) {
-        if progress.height == self.0 {
+    fn event(&mut self, event: &Event<'_>) {
+        if matches!(event, Event::Progress(progress) if progress.height == self.0) {
             // No panic, so that nothing is printed.
             std::panic::resume_unwind(Box::new("killed"));
         }

@@ -22,7 +22,7 @@ use blockmill_chaingen::bitcoin::{self, Block};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{MemoryStore, StatsBuilder, Tip, UtxoStats};
 use blockmill_engine::report::Halt;
-use blockmill_engine::{BlockChange, ChainBlocks, ConnectReport, Observer, Options};
+use blockmill_engine::{ChainBlocks, ConnectReport, Event, Observer, Options};
 use blockmill_rules::Params;
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -98,9 +98,11 @@ fn plan(all: &[Vec<Vec<u8>>], random: &mut Random) -> Vec<Run> {
 struct StopAt(Option<u32>, Arc<AtomicBool>);
 
 impl Observer for StopAt {
-    fn connected(&mut self, change: &BlockChange<'_>) {
-        let is_reached = self.0.is_some_and(|height| change.height >= height);
-        self.1.fetch_or(is_reached, Ordering::Relaxed);
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Connected(change) = event {
+            let is_reached = self.0.is_some_and(|height| change.height >= height);
+            self.1.fetch_or(is_reached, Ordering::Relaxed);
+        }
     }
 }
 

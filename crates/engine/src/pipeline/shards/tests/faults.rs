@@ -38,7 +38,11 @@ fn state(cache: &CoinsCache) -> (Vec<(OutPoint, Coin)>, usize, usize) {
 
 /// Resolves blocks one at a time. Returns their undo data, and what became of the first that is not
 /// valid.
-fn one_by_one(blocks: &[Planned], cache: &mut CoinsCache, pool: &ThreadPool) -> (Vec<BlockUndo>, Option<WindowOutcome>) {
+fn one_by_one(
+    blocks: &[Planned],
+    cache: &mut CoinsCache,
+    pool: &ThreadPool,
+) -> (Vec<BlockUndo>, Option<WindowOutcome>) {
     let mut undo = Vec::new();
     for planned in blocks {
         match in_shards(std::slice::from_ref(planned), cache, 0, usize::MAX, pool, None) {
@@ -195,5 +199,8 @@ fn a_read_that_fails_is_odd() {
             }
         }
     }
-    assert!(failed > 50 && singles > 5 && markers > 0, "{failed} {singles} {markers}");
+    assert!(
+        failed > 50 && singles > 5 && markers > 0,
+        "{failed} {singles} {markers}"
+    );
 }
