@@ -435,6 +435,32 @@ fn an_absence_counts_in_its_epoch() {
     assert_eq!(creates(&store, &mut cache, 3, None), (false, 2));
 }
 
+/// A coin that is known to be spent is created anew though the store cannot be read.
+#[test]
+fn a_marker_needs_no_store() {
+    let (store, mut cache) = gated();
+    begin(&mut cache);
+    cache.finish_flush().unwrap();
+    add(&mut cache, 1, 5, Overwrite::Impossible);
+    cache.flush(&TIP, || Ok(())).unwrap();
+    cache.map.clear();
+    assert!(in_shard(&mut cache, 1, |shard, at, log| shard.spend(at, log).unwrap()));
+    store.good_reads.store(0, Ordering::Relaxed);
+    for (number, is_known) in [(1, true), (2, false)] {
+        let created = in_shard(&mut cache, number, |shard, at, log| {
+            let coin = coin(5);
+            shard.create(
+                at,
+                CoinRef::from(&coin),
+                Overwrite::Impossible,
+                MustBeNew::Yes(None),
+                log,
+            )
+        });
+        assert_eq!(created.ok(), is_known.then_some(true));
+    }
+}
+
 /// In the epoch in which the outpoint was absent, the coin is created, frozen, and not yet written.
 #[test]
 fn a_frozen_coin_is_there_though_the_store_has_none() {

