@@ -11,7 +11,8 @@
 //! - `window`, `windows`, `shards`: blocks are put in flight together: their coins are spent and
 //!   created in the cache, by all threads if it is worth it;
 //! - `in_flight`: blocks that are resolved, and whose scripts run on all threads (the check pool of
-//!   `blockmill-checks`);
+//!   `blockmill-validate`);
+//! - `replaced`: coins that a repeated coinbase replaces (BIP 30);
 //! - `flush`: changes go to the store;
 //! - `disconnect`: the tip is disconnected, for a branch with more work;
 //! - `keep`: the last blocks are kept, and those that left the chain;
@@ -27,6 +28,7 @@ pub(crate) mod in_flight;
 pub(crate) mod keep;
 pub(crate) mod load;
 pub(crate) mod prefetch;
+pub(crate) mod replaced;
 pub(crate) mod state;
 pub(crate) mod window;
 pub(crate) mod windows;

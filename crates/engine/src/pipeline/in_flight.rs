@@ -1,13 +1,12 @@
 //! Blocks in flight: resolved, and not committed yet.
 
 use crate::pipeline::outline::Outline;
+use crate::pipeline::replaced::Replaced;
 use crate::pipeline::shards::disconnect;
-use crate::pipeline::window::restore_replaced;
-use blockmill_block::coin::Coin;
 use blockmill_block::{Block, BlockUndo};
 use blockmill_chain::index::BlockId;
 use blockmill_chain::report::signatures::SignatureWay;
-use blockmill_coins::{CoinsCache, HashedOutPoint, StoreError};
+use blockmill_coins::{CoinsCache, StoreError};
 use blockmill_rules::ScriptVerifier;
 use blockmill_validate::check_pool::{PendingChecks, RoundResult};
 use std::collections::VecDeque;
@@ -20,9 +19,8 @@ pub(crate) struct InFlight<V: ScriptVerifier + 'static> {
     pub(crate) undo: Arc<BlockUndo>,
     /// The undo data as a record of the undo log.
     pub(crate) record: Vec<u8>,
-    /// Coins that it has replaced: one of the two blocks that repeat an older coinbase. Once it is
-    /// committed they are gone for good.
-    pub(crate) replaced: Vec<(HashedOutPoint, Coin)>,
+    /// Coins that it has replaced.
+    pub(crate) replaced: Replaced,
     /// How its signatures are verified. None if its scripts need not run.
     pub(crate) signatures: Option<SignatureWay>,
     /// None where its scripts need not run, and once the block has its verdict.
@@ -37,7 +35,7 @@ impl<V: ScriptVerifier + 'static> InFlight<V> {
         block: Arc<Block>,
         undo: Arc<BlockUndo>,
         record: Vec<u8>,
-        replaced: Vec<(HashedOutPoint, Coin)>,
+        replaced: Replaced,
         signatures: Option<SignatureWay>,
         checks: Option<PendingChecks<V>>,
     ) -> Self {
@@ -158,7 +156,7 @@ impl<V: ScriptVerifier + 'static> InFlightBlocks<V> {
             // blocks.
             let outline = Outline::new(&block.block, cache.hash_key());
             disconnect(&block.block, &outline, &block.undo, cache)?;
-            restore_replaced(&block.replaced, cache);
+            block.replaced.restore(cache);
         }
         Ok(())
     }

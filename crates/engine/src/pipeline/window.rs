@@ -4,15 +4,14 @@ use crate::pipeline::error::ConnectError;
 use crate::pipeline::in_flight::InFlight;
 use crate::pipeline::load::{LoadRequest, PrefetchedBlock, SoundBlock};
 use crate::pipeline::prefetch::Prefetcher;
+use crate::pipeline::replaced::Replaced;
 use crate::pipeline::shards::{Dealing, ValidBlock, WindowBlock, WindowOutcome, resolve_window};
 use crate::pipeline::state::{Pipeline, Run, count_times};
 use crate::report::stages::Stage;
-use blockmill_block::Coin;
 use blockmill_chain::assume_valid;
 use blockmill_chain::index::BlockId;
 use blockmill_chain::report::signatures::SignatureWay;
 use blockmill_chain::state::ChainState;
-use blockmill_coins::{CoinRef, CoinsCache, HashedOutPoint, Overwrite, StoreError};
 use blockmill_pool::contain;
 use blockmill_rules::connect::{ConnectContext, MedianTimes};
 use blockmill_rules::flags::block_script_flags;
@@ -94,10 +93,9 @@ pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
     if has_repeat && blocks.len() > 1 {
         return Ok(Put::OneByOne(blocks));
     }
-    // Only BIP 30's two exceptions replace coins, and undo data does not have those.
     let mut replaced = match has_repeat {
-        true => pipeline.change_coins(|cache| spend_replaced(&blocks, cache))?,
-        false => Vec::new(),
+        true => pipeline.change_coins(|cache| Replaced::spend(&blocks[0].sound().outline, cache))?,
+        false => Replaced::default(),
     };
     let outcome = contain(|| resolve(pipeline, run, &blocks)).unwrap_or_else(|panicked| {
         // The shards may not have taken everything back.
@@ -107,7 +105,7 @@ pub(crate) fn put_in_flight<V: ScriptVerifier + 'static>(
     let valid = match outcome {
         WindowOutcome::Valid(valid) => valid,
         other => {
-            restore_replaced(&replaced, &mut pipeline.cache);
+            replaced.restore(&mut pipeline.cache);
             return rolled_back(run, blocks, other);
         }
     };
@@ -145,28 +143,6 @@ fn rolled_back(run: &mut Run<'_>, blocks: Vec<PrefetchedBlock>, outcome: WindowO
             })
         }
         WindowOutcome::Valid(_) | WindowOutcome::Odd | WindowOutcome::TooLarge => Ok(Put::OneByOne(blocks)),
-    }
-}
-
-/// Spends the coins that the outputs of a block's coinbase replace, where it may repeat an older
-/// coinbase.
-fn spend_replaced(
-    blocks: &[PrefetchedBlock],
-    cache: &mut CoinsCache,
-) -> Result<Vec<(HashedOutPoint, Coin)>, StoreError> {
-    let creates = blocks.iter().flat_map(|block| block.sound().outline.all_creates());
-    let mut replaced = Vec::new();
-    for create in creates.filter(|create| create.transaction == 0) {
-        let coin = cache.spend(create.at.outpoint())?;
-        replaced.extend(coin.map(|coin| (create.at, coin)));
-    }
-    Ok(replaced)
-}
-
-/// Restores coins that the coinbase of a block has replaced which is not in flight, or no longer.
-pub(super) fn restore_replaced(replaced: &[(HashedOutPoint, Coin)], cache: &mut CoinsCache) {
-    for (at, coin) in replaced {
-        cache.add(at.outpoint(), CoinRef::from(coin), Overwrite::Possible);
     }
 }
 
