@@ -83,7 +83,7 @@ impl Helpers {
     }
 
     /// Number of workers, 0 after the pool was dropped.
-    pub(crate) fn workers(&self) -> usize {
+    pub fn workers(&self) -> usize {
         if self.handle.is_served() {
             self.handle.workers()
         } else {

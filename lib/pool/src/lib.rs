@@ -3,7 +3,7 @@
 //! A [`ThreadPool`] is a fixed number of worker threads. Each part of the program that has work
 //! implements [`WorkSource`] and registers with a priority. Workers serve the work source of the
 //! lowest priority number first. Work that borrows from the stack goes through
-//! [`ThreadPool::scope`].
+//! [`Helpers::scope`].
 //!
 //! ```
 //! use blockmill_pool::{ThreadPool, ThreadPoolOptions};
@@ -75,7 +75,7 @@
 //! # Errors and panics
 //!
 //! Only starting threads can fail. A worker catches a panic of a unit of work and passes it to the
-//! work source as a [`Panic`]. A panic of a job is resumed by [`ThreadPool::scope`]. A panic in
+//! work source as a [`Panic`]. A panic of a job is resumed by [`Helpers::scope`]. A panic in
 //! another method of a work source aborts the process.
 //!
 //! # Modules

@@ -17,7 +17,7 @@ pub struct ThreadPoolOptions {
     pub cores: usize,
     /// Prefix of the thread names: worker 3 is `NAME-3`. The system may cut names to 15 bytes.
     pub name: String,
-    /// Priority of the jobs of [`scope`](crate::ThreadPool::scope), among those of the work
+    /// Priority of the jobs of [`scope`](crate::Helpers::scope), among those of the work
     /// sources. At equal numbers jobs come first.
     pub scope_priority: u32,
 }
