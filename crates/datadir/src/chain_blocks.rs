@@ -1,7 +1,7 @@
 //! The chain of a data directory: its headers and its undo data, and where its blocks were found.
 
 use crate::DataDir;
-use crate::error::{OpenError, Remedy, no_tip_header};
+use crate::error::{OpenError, no_parent, no_tip_header};
 use crate::files::{HEADERS_FILE, KEPT_FOLDER, POSITIONS_FILE, UNDO_FILE};
 use crate::headers_file::{NO_UNDO, RECORD, decode};
 use crate::own_blocks::OWN_FOLDERS;
@@ -55,12 +55,10 @@ impl DataDir {
 /// All headers of a directory, and which of them is the tip's.
 fn read_index(directory: &DataDir, params: Params, tip: &Tip) -> Result<(HeaderIndex, BlockId), OpenError> {
     let index = read_headers(directory, params)?;
-    let tip_id = index.find(&tip.hash).ok_or_else(|| OpenError::Damaged {
-        path: directory.file(HEADERS_FILE),
-        detail: no_tip_header(tip),
-        remedy: Some(Remedy::NewDirectory),
-    })?;
-    Ok((index, tip_id))
+    match index.find(&tip.hash) {
+        Some(tip_id) => Ok((index, tip_id)),
+        None => Err(OpenError::damaged_headers(directory.path(), no_tip_header(tip))),
+    }
 }
 
 /// The header of the tip of a directory's set. It is among the last of the file, so in most cases
@@ -75,11 +73,7 @@ pub(crate) fn header_of(directory: &DataDir, tip: &Tip) -> Result<Header, OpenEr
             return Ok(*header);
         }
     }
-    Err(OpenError::Damaged {
-        path: directory.file(HEADERS_FILE),
-        detail: no_tip_header(tip),
-        remedy: Some(Remedy::NewDirectory),
-    })
+    Err(OpenError::damaged_headers(directory.path(), no_tip_header(tip)))
 }
 
 /// Searches the directory's own blocks, too. Their positions are written when they are next
@@ -153,11 +147,9 @@ fn read_headers(directory: &DataDir, params: Params) -> Result<HeaderIndex, Open
     let (headers, _) = read_headers_from(directory, 0)?;
     index.reserve(headers.len());
     for (header, hash, position) in headers {
-        let id = index.insert_trusted(&header, hash).ok_or_else(|| OpenError::Damaged {
-            path: directory.file(HEADERS_FILE),
-            detail: format!("the parent of block {hash} is missing"),
-            remedy: Some(Remedy::NewDirectory),
-        })?;
+        let Some(id) = index.insert_trusted(&header, hash) else {
+            return Err(OpenError::damaged_headers(directory.path(), no_parent(&hash)));
+        };
         if let Some(position) = position {
             index.set_undo(id, position);
         }

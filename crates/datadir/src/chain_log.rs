@@ -11,7 +11,7 @@
 //! its last whole record, and `undo.dat` to the last record that a header names.
 
 use crate::DataDir;
-use crate::error::{OpenError, Remedy};
+use crate::error::{OpenError, no_parent};
 use crate::files::{HEADERS_FILE, UNDO_FILE};
 use crate::headers_file::{NO_UNDO, RECORD, decode, encode};
 use blockmill_block::undo::UndoRecordError;
@@ -111,11 +111,7 @@ impl ChainLog {
                 break;
             };
             let Some(id) = index.insert_trusted(&header, header.hash()) else {
-                return Err(OpenError::Damaged {
-                    path: headers_path,
-                    detail: format!("the parent of block {} is missing", header.hash()),
-                    remedy: Some(Remedy::NewDirectory),
-                });
+                return Err(OpenError::damaged_headers(directory.path(), no_parent(&header.hash())));
             };
             if position != NO_UNDO {
                 index.set_undo(id, position);

@@ -8,7 +8,7 @@ use crate::files::{
 };
 use crate::headers_file::came_with_snapshot;
 use crate::lock::{self, lock_to_write};
-use crate::lost_store::{has_no_coins, has_store_if_not_lost, network_of};
+use crate::lost_store::{has_no_coins, has_store_if_not_lost, length, network_of};
 use crate::meta::{ChainId, Meta, SnapshotMark, read_meta, remedy, write_meta};
 use crate::own_blocks::OWN_FOLDERS;
 use crate::writer::Writer;
@@ -267,12 +267,7 @@ fn is_unused(path: &Path, meta: &Meta) -> Result<bool, FileError> {
         }
     }
     for name in [HEADERS_FILE, UNDO_FILE] {
-        let path = path.join(name);
-        let length = match std::fs::metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => 0,
-            found => found.map_err(FileError::io(&path))?.len(),
-        };
-        if length > 0 {
+        if length(&path.join(name))? > 0 {
             return Ok(false);
         }
     }
@@ -312,11 +307,8 @@ fn without_chain_id(path: &Path, nothing: OpenError) -> Result<OpenError, FileEr
     if !has_parts(path)? {
         return Ok(nothing);
     }
-    Ok(OpenError::Damaged {
-        path: path.join(META_FILE),
-        detail: "it is missing, and the rest of a data directory is there".to_owned(),
-        remedy: Some(remedy(path)),
-    })
+    let detail = "it is missing, and the rest of a data directory is there";
+    Ok(OpenError::damaged(path.join(META_FILE), detail, remedy(path)))
 }
 
 fn check_fits(path: &Path, found: &ChainId, wanted: &ChainId) -> Result<(), OpenError> {
@@ -338,11 +330,8 @@ fn new_chain_id(path: &Path, wanted: &ChainId) -> Result<ChainId, OpenError> {
     };
     check_fits(path, &found, wanted)?;
     if came_with_snapshot(&path.join(HEADERS_FILE))? {
-        return Err(OpenError::Damaged {
-            path: path.join(META_FILE),
-            detail: "it is missing, and with it up to which block a snapshot was loaded".to_owned(),
-            remedy: Some(Remedy::NewDirectory),
-        });
+        let detail = "it is missing, and with it up to which block a snapshot was loaded";
+        return Err(OpenError::damaged(path.join(META_FILE), detail, Remedy::NewDirectory));
     }
     Ok(found)
 }

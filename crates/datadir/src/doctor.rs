@@ -14,7 +14,7 @@ pub use findings::{Finding, Findings, Health};
 
 use crate::DataDir;
 use crate::commit_mark::Mark;
-use crate::error::{OpenError, Remedy, no_tip_header};
+use crate::error::{OpenError, Remedy, no_parent, no_tip_header};
 use crate::files::{COMMIT_FILE, HEADERS_FILE, LOADING_FOLDER, LOCK_FILE, META_FILE, POSITIONS_FILE, STORE_FOLDER};
 use crate::headers_file::{NO_UNDO, RECORD, decode};
 use crate::lost_store::network_of;
@@ -61,9 +61,8 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
     examine_commit_mark(&directory, &mut findings);
     examine_loading(&directory, &mut findings);
     examine_positions(&directory, &mut findings);
-    match named_end.filter(|_| tip.is_known()) {
-        Some(named_end) => {
-            let tip = tip.tip();
+    match named_end.zip(tip) {
+        Some((named_end, tip)) => {
             examine_chain(&directory, &index, tip.as_ref(), &mut findings);
             undo::examine(&directory, &index, tip.as_ref(), named_end, stop, &mut findings);
         }
@@ -79,7 +78,7 @@ pub fn examine(path: &Path, stop: &AtomicBool, observer: &mut dyn Observer) -> R
         ),
     }
     blocks::examine(&directory, stop, &mut findings);
-    if let Some(tip) = tip.tip().filter(|_| tip.is_known() && !stop.load(Ordering::Relaxed)) {
+    if let Some(tip) = tip.flatten().filter(|_| !stop.load(Ordering::Relaxed)) {
         blocks::examine_chain(&directory, &index, &tip, &mut findings);
     }
     Ok(findings)
@@ -135,7 +134,7 @@ fn examine_headers(directory: &DataDir, index: &mut HeaderIndex, findings: &mut 
         };
         let Some(id) = index.insert_trusted(&header, header.hash()) else {
             let offset = count * RECORD as u64;
-            let detail = format!("offset {offset}: the parent of block {} is missing", header.hash());
+            let detail = format!("offset {offset}: {}", no_parent(&header.hash()));
             findings.add_damage(PART, detail, Remedy::NewDirectory);
             return Some(undo_end);
         };

@@ -1,10 +1,12 @@
 //! Why a data directory cannot be opened or read.
 
+use crate::files::HEADERS_FILE;
 use crate::writer::Writer;
+use blockmill_block::BlockHash;
 use blockmill_blockfiles::FileError;
 use blockmill_chain::report::events::Older;
 use blockmill_coins::{StoreError, Tip, UndoLogError};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// What helps where a part of a data directory is damaged or lost.
@@ -105,6 +107,24 @@ impl From<UndoLogError> for OpenError {
 }
 
 impl OpenError {
+    /// A file of the directory is damaged or lost.
+    pub(crate) fn damaged(
+        path: impl Into<PathBuf>,
+        detail: impl Into<String>,
+        remedy: impl Into<Option<Remedy>>,
+    ) -> Self {
+        Self::Damaged {
+            path: path.into(),
+            detail: detail.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// The headers of a directory are damaged.
+    pub(crate) fn damaged_headers(directory: &Path, detail: String) -> Self {
+        Self::damaged(directory.join(HEADERS_FILE), detail, Remedy::NewDirectory)
+    }
+
     /// What helps, where the data directory knows.
     pub fn remedy(&self) -> Option<Remedy> {
         match self {
@@ -119,4 +139,9 @@ impl OpenError {
 /// What is wrong where the header of a store's tip is in no file.
 pub(crate) fn no_tip_header(tip: &Tip) -> String {
     format!("the header of the tip {} (height {}) is missing", tip.hash, tip.height)
+}
+
+/// What is wrong where the parent of a header is in no file.
+pub(crate) fn no_parent(block: &BlockHash) -> String {
+    format!("the parent of block {block} is missing")
 }

@@ -31,22 +31,22 @@ pub(crate) fn has_store_if_not_lost(directory: &Path) -> Result<bool, OpenError>
         return Ok(true);
     }
     for name in [HEADERS_FILE, UNDO_FILE, COMMIT_FILE] {
-        let path = directory.join(name);
-        let length = match std::fs::metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => 0,
-            found => found.map_err(FileError::io(&path))?.len(),
-        };
-        if length > 0 {
-            return Err(OpenError::Damaged {
-                path: directory.join(STORE_FOLDER),
-                detail: format!(
-                    "the log is gone, and the coins with it, while {name} is of a chain that was connected"
-                ),
-                remedy: Some(Remedy::NewDirectory),
-            });
+        if length(&directory.join(name))? > 0 {
+            let detail =
+                format!("the log is gone, and the coins with it, while {name} is of a chain that was connected");
+            let store = directory.join(STORE_FOLDER);
+            return Err(OpenError::damaged(store, detail, Remedy::NewDirectory));
         }
     }
     Ok(false)
+}
+
+/// Bytes of a file; 0 where it is not there.
+pub(crate) fn length(path: &Path) -> Result<u64, FileError> {
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+        found => Ok(found.map_err(FileError::io(path))?.len()),
+    }
 }
 
 /// The chain that the store of a directory belongs to. None where there is no store.
@@ -58,10 +58,9 @@ pub(crate) fn network_of(directory: &Path) -> Result<Option<ChainId>, OpenError>
     let network = blockmill_store_log::network(&path)?;
     match ChainId::from_text(&network) {
         Some(chain_id) => Ok(Some(chain_id)),
-        None => Err(OpenError::Damaged {
-            path,
-            detail: format!("it belongs to {network:?}, which is no network"),
-            remedy: Some(Remedy::NewDirectory),
-        }),
+        None => {
+            let detail = format!("it belongs to {network:?}, which is no network");
+            Err(OpenError::damaged(path, detail, Remedy::NewDirectory))
+        }
     }
 }

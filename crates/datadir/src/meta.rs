@@ -137,11 +137,7 @@ struct SnapshotJson {
 
 /// Reads the file. None where there is none.
 pub(super) fn read_meta(path: &Path) -> Result<Option<Meta>, OpenError> {
-    let damaged = |detail: String| OpenError::Damaged {
-        path: path.to_owned(),
-        detail,
-        remedy: Some(remedy(path.parent().unwrap_or(path))),
-    };
+    let damaged = |detail: String| OpenError::damaged(path, detail, remedy(path.parent().unwrap_or(path)));
     let Some(file) = find_regular(path)? else {
         return Ok(None);
     };
@@ -159,11 +155,7 @@ pub(super) fn read_meta(path: &Path) -> Result<Option<Meta>, OpenError> {
         Err(error) => return Err(FileError::io(path)(error).into()),
     };
     let meta: MetaJson = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
-    let of_another_program = |detail: String| OpenError::Damaged {
-        path: path.to_owned(),
-        detail,
-        remedy: None,
-    };
+    let of_another_program = |detail: String| OpenError::damaged(path, detail, None);
     if meta.format != FORMAT {
         return Err(of_another_program(format!(
             "format {}, this program reads format {FORMAT}",

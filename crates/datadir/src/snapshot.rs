@@ -88,17 +88,11 @@ pub fn dump_into(
 ) -> Result<UtxoStats, DumpSnapshotError> {
     let path = &new.path().to_owned();
     let magic = set.directory().chain_id().params().magic();
-    let tip = set.tip();
-    let coins = set.coins()?.take_while(|_| !stop.load(Ordering::Relaxed));
-    let mut dumped = Dumped::new(observer);
-    let each = |outpoint: &OutPoint, coin: &Coin| dumped.add(outpoint, coin);
-    write_snapshot(&mut new, magic, &tip, coins, each).map_err(|error| write_error(path, error))?;
-    // The coins end early then, as if there were no more.
-    if stop.load(Ordering::Relaxed) {
-        return Err(DumpSnapshotError::Stopped { path: path.to_owned() });
-    }
+    let stats = dump_coins(set, path, stop, observer, |tip, coins, each| {
+        write_snapshot(&mut new, magic, tip, coins, each)
+    })?;
     new.complete()?;
-    Ok(dumped.stats.finish(&tip))
+    Ok(stats)
 }
 
 /// As [`dump`], to a stream. The number of coins comes first, so they are counted before.
@@ -113,46 +107,48 @@ pub fn dump_to(
     observer: &mut dyn Observer,
 ) -> Result<UtxoStats, DumpSnapshotError> {
     let magic = set.directory().chain_id().params().magic();
-    let tip = set.tip();
     let mut count = 0;
     set.for_each_batch(&|batch| Ok::<_, StoreError>(batch.len() as u64), &mut |coins| {
         count += coins;
         Ok(())
     })?;
-    let coins = set.coins()?.take_while(|_| !stop.load(Ordering::Relaxed));
-    let mut dumped = Dumped::new(observer);
-    let each = |outpoint: &OutPoint, coin: &Coin| dumped.add(outpoint, coin);
-    stream_snapshot(out, magic, &tip, count, coins, each).map_err(|error| write_error(path, error))?;
+    let stats = dump_coins(set, path, stop, observer, |tip, coins, each| {
+        stream_snapshot(out, magic, tip, count, coins, each)
+    })?;
+    out.flush().map_err(FileError::io(path))?;
+    Ok(stats)
+}
+
+/// Lets `write` write the coins of a set, and report each that it has taken. Returns the figures of
+/// those coins.
+fn dump_coins(
+    set: &UtxoSet,
+    path: &Path,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+    write: impl FnOnce(
+        &Tip,
+        &mut dyn Iterator<Item = Result<(OutPoint, Coin), StoreError>>,
+        &mut dyn FnMut(&OutPoint, &Coin),
+    ) -> Result<u64, SnapshotError>,
+) -> Result<UtxoStats, DumpSnapshotError> {
+    let tip = set.tip();
+    let mut coins = set.coins()?.take_while(|_| !stop.load(Ordering::Relaxed));
+    let mut stats = StatsBuilder::new(Hashes::Serialized);
+    let mut count: u64 = 0;
+    let mut each = |outpoint: &OutPoint, coin: &Coin| {
+        stats.add(outpoint, coin);
+        count += 1;
+        if count.is_multiple_of(COINS_PER_LOOK) {
+            observer.event(&Event::coins_up_to(count, outpoint));
+        }
+    };
+    write(&tip, &mut coins, &mut each).map_err(|error| write_error(path, error))?;
+    // The coins end early then, as if there were no more.
     if stop.load(Ordering::Relaxed) {
         return Err(DumpSnapshotError::Stopped { path: path.to_owned() });
     }
-    out.flush().map_err(FileError::io(path))?;
-    Ok(dumped.stats.finish(&tip))
-}
-
-/// The coins that were written.
-struct Dumped<'a> {
-    stats: StatsBuilder,
-    coins: u64,
-    observer: &'a mut dyn Observer,
-}
-
-impl<'a> Dumped<'a> {
-    fn new(observer: &'a mut dyn Observer) -> Self {
-        Self {
-            stats: StatsBuilder::new(Hashes::Serialized),
-            coins: 0,
-            observer,
-        }
-    }
-
-    fn add(&mut self, outpoint: &OutPoint, coin: &Coin) {
-        self.stats.add(outpoint, coin);
-        self.coins += 1;
-        if self.coins.is_multiple_of(COINS_PER_LOOK) {
-            self.observer.event(&Event::coins_up_to(self.coins, outpoint));
-        }
-    }
+    Ok(stats.finish(&tip))
 }
 
 fn write_error(path: &Path, error: SnapshotError) -> DumpSnapshotError {

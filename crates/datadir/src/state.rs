@@ -2,8 +2,8 @@
 
 use crate::DataDir;
 use crate::chain_log::ChainLog;
-use crate::error::{OpenError, Remedy, no_tip_header};
-use crate::files::{BLOCKS_FOLDER, HEADERS_FILE, KEPT_FOLDER, POSITIONS_FILE, UNDO_FILE};
+use crate::error::{OpenError, no_tip_header};
+use crate::files::{BLOCKS_FOLDER, KEPT_FOLDER, POSITIONS_FILE, UNDO_FILE};
 use crate::own_blocks::{OWN_FOLDERS, OwnBlocks};
 use blockmill_block::{Block, BlockUndo, Header};
 use blockmill_blockfiles::{FileError, Position, RECORD_HEAD, has_block_files};
@@ -51,11 +51,8 @@ impl DataState {
         let mut tip = index.genesis();
         // The store says where the chain is: headers and undo data may be further.
         if let Some(stored) = store.tip()? {
-            tip = index.find(&stored.hash).ok_or_else(|| OpenError::Damaged {
-                path: directory.file(HEADERS_FILE),
-                detail: no_tip_header(&stored),
-                remedy: Some(Remedy::NewDirectory),
-            })?;
+            let found = index.find(&stored.hash);
+            tip = found.ok_or_else(|| OpenError::damaged_headers(directory.path(), no_tip_header(&stored)))?;
             index.set_connected(tip);
         }
         let undo_problem = log.undo_problem(&index.header(tip), index.entry(tip).undo().as_ref());

@@ -24,36 +24,6 @@ enum Read {
     Stopped(u64),
 }
 
-/// What the store says of its tip.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StoredTip {
-    /// Nothing: it cannot be read.
-    Unknown,
-    /// That it has none, or there is no store.
-    Nothing,
-    /// Which block it is.
-    At(Tip),
-}
-
-impl StoredTip {
-    pub(super) fn is_known(self) -> bool {
-        self != Self::Unknown
-    }
-
-    pub(super) fn tip(self) -> Option<Tip> {
-        match self {
-            Self::At(tip) => Some(tip),
-            Self::Unknown | Self::Nothing => None,
-        }
-    }
-}
-
-impl From<Option<Tip>> for StoredTip {
-    fn from(tip: Option<Tip>) -> Self {
-        tip.map_or(Self::Nothing, Self::At)
-    }
-}
-
 /// A store that is open, and the name of its folder.
 struct Opened {
     part: &'static str,
@@ -89,22 +59,23 @@ fn open(directory: &DataDir, stop: &AtomicBool, problems: &mut Problems) -> Resu
 /// The name of the store among the findings.
 pub(super) const PART: &str = STORE_FOLDER;
 
-/// Reads the whole store. Returns its tip.
+/// Reads the whole store. Returns its tip: `Some(None)` where nothing was connected yet, and `None`
+/// where the store cannot be read.
 pub(super) fn examine(
     directory: &DataDir,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
     findings: &mut Findings,
-) -> StoredTip {
+) -> Option<Option<Tip>> {
     let mut problems = Problems::default();
     let opened = match open(directory, stop, &mut problems) {
         Ok(None) => {
             findings.add(PART, Health::Sound, "not there yet: nothing was connected");
-            return StoredTip::Nothing;
+            return Some(None);
         }
         Ok(Some(_)) if stop.load(Ordering::Relaxed) => {
             findings.add(PART, Health::NotExamined, STOPPED);
-            return StoredTip::Unknown;
+            return None;
         }
         Ok(Some(opened)) => opened.store.tip().map(|tip| (opened, tip)).map_err(OpenError::from),
         Err(error) => Err(error),
@@ -113,7 +84,7 @@ pub(super) fn examine(
         Ok(opened) => opened,
         Err(error) => {
             findings.add_error(PART, &error);
-            return StoredTip::Unknown;
+            return None;
         }
     };
     let Opened { part, store, .. } = &opened;
@@ -131,19 +102,16 @@ pub(super) fn examine(
         );
         findings.add(part, Health::Harmless, detail);
     }
-    let genesis = || Tip {
-        hash: directory.chain_id().params().genesis.hash(),
-        height: 0,
-    };
+    let end = tip.unwrap_or_else(|| directory.genesis());
     let read = if problems.is_empty() {
-        read_coins(store, &tip.unwrap_or_else(genesis), stop, observer, &mut problems)
+        read_coins(store, &end, stop, observer, &mut problems)
     } else {
         // With pages that are damaged there is no saying what it reads.
         Ok(Read::Stopped(0))
     };
     if !problems.is_empty() {
         findings.add_damage(part, problems.to_string(), Remedy::NewDirectory);
-        return tip.into();
+        return Some(tip);
     }
     match read {
         Err(error) => findings.add_error(part, &error.into()),
@@ -153,7 +121,7 @@ pub(super) fn examine(
             findings.add(part, Health::NotExamined, detail);
         }
     }
-    tip.into()
+    Some(tip)
 }
 
 /// Reads all coins, and says what they come to.

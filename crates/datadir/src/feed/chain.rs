@@ -27,9 +27,9 @@
 use crate::DataDir;
 use crate::chain_blocks::{open_undo, read_headers_up_to, search_own_blocks};
 use crate::commit_mark::{Mark, MarkReader};
-use crate::error::{OpenError, Remedy, no_tip_header};
+use crate::error::{OpenError, Remedy, no_parent, no_tip_header};
 use crate::feed::{FeedBlock, FeedError};
-use crate::files::{COMMIT_FILE, HEADERS_FILE, POSITIONS_FILE, UNDO_FILE};
+use crate::files::{COMMIT_FILE, POSITIONS_FILE, UNDO_FILE};
 use crate::status::find_commit;
 use crate::utxo_set::open;
 use blockmill_chain::chain_blocks::{ChainBlocks, Unknown};
@@ -92,11 +92,7 @@ impl FeedChain {
         let mark = chain.mark_reader.read().map_err(OpenError::from)?;
         let durable = Durable::open(path)?;
         if !chain.extend(mark, &durable)? {
-            return Err(FeedError::Open(OpenError::Damaged {
-                path: directory.file(HEADERS_FILE),
-                detail: no_tip_header(&durable.tip()),
-                remedy: Some(Remedy::NewDirectory),
-            }));
+            return Err(OpenError::damaged_headers(directory.path(), no_tip_header(&durable.tip())).into());
         }
         Ok(chain)
     }
@@ -151,11 +147,7 @@ impl FeedChain {
                 (headers, headers_at) = read_headers_up_to(directory, headers_at, &tip.hash)?;
                 // More headers in the index do not change the chain.
                 let added = self.blocks.add_headers(headers);
-                added.map_err(|Unknown(hash)| OpenError::Damaged {
-                    path: directory.file(HEADERS_FILE),
-                    detail: format!("the parent of block {hash} is missing"),
-                    remedy: Some(Remedy::NewDirectory),
-                })?;
+                added.map_err(|Unknown(hash)| OpenError::damaged_headers(directory.path(), no_parent(&hash)))?;
             }
             let undo = open_undo(&directory.file(UNDO_FILE))?;
             // The positions file lists the directory's own blocks only after the next import.
@@ -222,11 +214,11 @@ impl Durable {
                 commit: None,
                 has_later: found.is_some_and(|found| found.number == 1),
             }),
-            _ => Err(OpenError::Damaged {
-                path: directory.file(COMMIT_FILE),
-                detail: "it does not name a commit of the store, so it is not known what is durable".to_owned(),
-                remedy: Some(Remedy::ConnectAgain),
-            }),
+            _ => {
+                let detail = "it does not name a commit of the store, so it is not known what is durable";
+                let mark = directory.file(COMMIT_FILE);
+                Err(OpenError::damaged(mark, detail, Remedy::ConnectAgain))
+            }
         }
     }
 
@@ -284,6 +276,7 @@ mod tests {
     use super::*;
     use crate::ChainId;
     use crate::chain_log::ChainLog;
+    use crate::files::HEADERS_FILE;
     use crate::headers_file::RECORD;
     use crate::store_file::open_store;
     use blockmill_block::{BlockUndo, Header, MerkleRoot, Network};
