@@ -286,11 +286,6 @@ impl CoinMap {
         self.update(outpoint, |old| (Update::Remove, old.is_some()))
     }
 
-    /// Access for one thread, without locks.
-    pub fn exclusive(&mut self) -> Exclusive<'_> {
-        Exclusive { map: self }
-    }
-
     /// Calls `visit` with every entry, in no defined order. A shard is locked for reading while
     /// `visit` sees its entries.
     pub fn for_each(&self, mut visit: impl FnMut(EntryRef<'_>)) {
@@ -328,54 +323,5 @@ impl CoinMap {
             self.read(shard).add_statistics(&mut statistics);
         }
         statistics
-    }
-}
-
-/// A map that one thread has for itself; from [`CoinMap::exclusive`].
-#[derive(Debug)]
-pub struct Exclusive<'m> {
-    map: &'m mut CoinMap,
-}
-
-impl Exclusive<'_> {
-    #[inline]
-    fn shard(&mut self, hash: u64) -> &mut Shard {
-        let shard = self.map.shards[shard_of(hash)].get_mut();
-        shard.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// As [`CoinMap::with`]. The entry can be kept until the next change.
-    #[inline]
-    pub fn get(&mut self, outpoint: &OutPoint) -> Option<EntryRef<'_>> {
-        let hash = self.map.key.hash(outpoint);
-        self.shard(hash).get(hash, outpoint)
-    }
-
-    /// As [`CoinMap::update`].
-    #[inline]
-    pub fn update<'a, R>(
-        &mut self,
-        outpoint: &OutPoint,
-        change: impl FnOnce(Option<EntryRef<'_>>) -> (Update<'a>, R),
-    ) -> R {
-        let hash = self.map.key.hash(outpoint);
-        let (difference, result) = self.shard(hash).update(hash, outpoint, change);
-        let bytes = self.map.bytes.get_mut();
-        *bytes = bytes.wrapping_add_signed(difference.bytes);
-        let len = self.map.len.get_mut();
-        *len = len.wrapping_add_signed(difference.entries);
-        result
-    }
-
-    /// As [`CoinMap::insert`].
-    #[inline]
-    pub fn insert(&mut self, outpoint: &OutPoint, flags: EntryFlags, coin: Option<CoinRef<'_>>) -> bool {
-        self.update(outpoint, |old| (Update::Put(flags, coin), old.is_some()))
-    }
-
-    /// As [`CoinMap::remove`].
-    #[inline]
-    pub fn remove(&mut self, outpoint: &OutPoint) -> bool {
-        self.update(outpoint, |old| (Update::Remove, old.is_some()))
     }
 }

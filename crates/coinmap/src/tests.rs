@@ -200,22 +200,20 @@ fn colliding_outpoints_are_distinguished() {
 #[ignore = "takes seconds"]
 fn a_million_outpoints_with_one_hash() {
     const COUNT: u64 = 1_000_000;
-    let mut map = CoinMap::with_key(HashKey::colliding(0));
-    let mut exclusive = map.exclusive();
+    let map = CoinMap::with_key(HashKey::colliding(0));
     for number in 0..COUNT {
         let coin = coin(number * 8);
-        assert!(!exclusive.insert(&outpoint(number), EntryFlags::NONE, Some(CoinRef::from(&coin))));
+        assert!(!map.insert(&outpoint(number), EntryFlags::NONE, Some(CoinRef::from(&coin))));
     }
     for number in 0..COUNT {
-        let value = exclusive.get(&outpoint(number)).map(|entry| entry.value());
+        let value = map.with(&outpoint(number), |entry| entry.map(|entry| entry.value()));
         assert_eq!(value, Some(coin(number * 8).value));
     }
-    assert!(exclusive.get(&outpoint(COUNT + 1)).is_none());
+    assert!(map.get(&outpoint(COUNT + 1)).is_none());
     let statistics = map.index_statistics();
     assert!(statistics.overflowed as u64 > COUNT - 100, "{statistics:?}");
-    let mut exclusive = map.exclusive();
     for number in 0..COUNT {
-        assert!(exclusive.remove(&outpoint(number)));
+        assert!(map.remove(&outpoint(number)));
     }
     assert!(map.is_empty());
 }
@@ -281,25 +279,19 @@ fn distances_are_those_of_random_hashes() {
 }
 
 #[test]
-fn exclusive_access_needs_no_locks() {
-    let mut map = CoinMap::new();
-    let mut exclusive = map.exclusive();
+fn lengths_are_those_of_the_shards() {
+    let map = CoinMap::new();
     for number in 0..1000 {
-        assert!(!exclusive.insert(&outpoint(number), EntryFlags::NONE, Some(CoinRef::from(&coin(number)))));
+        assert!(!map.insert(&outpoint(number), EntryFlags::NONE, Some(CoinRef::from(&coin(number)))));
     }
-    assert!(exclusive.remove(&outpoint(5)));
-    assert!(exclusive.get(&outpoint(5)).is_none());
-    assert_eq!(
-        exclusive.get(&outpoint(6)).and_then(|entry| entry.coin()),
-        Some(coin(6))
-    );
+    assert!(map.remove(&outpoint(5)));
+    assert!(map.get(&outpoint(5)).is_none());
+    assert_eq!(map.get(&outpoint(6)).and_then(|entry| entry.coin), Some(coin(6)));
     assert_eq!(map.len(), 999);
     let bytes: usize = map.shards.iter().map(|shard| shard.read().unwrap().bytes()).sum();
     assert_eq!(map.bytes(), bytes + CoinMap::EMPTY_BYTES);
 }
 
-/// Readers see whole entries, each as one writer left it, and never an older entry after a newer
-/// one.
 #[test]
 fn readers_beside_writers() {
     const KEYS: u64 = 2000;

@@ -57,31 +57,31 @@ pub(super) trait Map: Default {
     }
 }
 
-/// Our map with exclusive access.
+/// Our map.
 #[derive(Debug, Default)]
 pub(super) struct Ours(CoinMap);
 
 impl Map for Ours {
     #[inline]
     fn insert(&mut self, outpoint: &OutPoint, coin: CoinRef<'_>) {
-        self.0.exclusive().insert(outpoint, EntryFlags::NONE, Some(coin));
+        self.0.insert(outpoint, EntryFlags::NONE, Some(coin));
     }
 
     #[inline]
     fn find(&mut self, outpoint: &OutPoint) -> Option<i64> {
-        self.0.exclusive().get(outpoint).map(|entry| entry.value())
+        self.0.with(outpoint, |entry| entry.map(|entry| entry.value()))
     }
 
     #[inline]
     fn take(&mut self, outpoint: &OutPoint) -> Option<Coin> {
         let taken = |entry: Option<EntryRef<'_>>| (Update::Remove, entry.and_then(|entry| entry.coin()));
-        self.0.exclusive().update(outpoint, taken)
+        self.0.update(outpoint, taken)
     }
 
     #[inline]
     fn erase(&mut self, outpoint: &OutPoint) -> Option<i64> {
         let removed = |entry: Option<EntryRef<'_>>| (Update::Remove, entry.map(|entry| entry.value()));
-        self.0.exclusive().update(outpoint, removed)
+        self.0.update(outpoint, removed)
     }
 
     fn all(&self) -> Tally {
