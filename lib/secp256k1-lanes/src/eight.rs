@@ -6,7 +6,7 @@
 )]
 
 use crate::multiplier::{Multiplier, compute, multiply_with};
-use crate::word::{LANES_MAX, Mask, Row, Word};
+use crate::word::{LANES_MAX, Mask, Row, Word, lanewise};
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
@@ -29,17 +29,10 @@ impl Mask for Mask8 {
     fn bits(self) -> u8 {
         self.0
     }
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        Self(self.0 ^ other.0)
+    lanewise! {
+        and(self, other) = Self(self.0 & other.0);
+        or(self, other) = Self(self.0 | other.0);
+        xor(self, other) = Self(self.0 ^ other.0);
     }
     #[inline(always)]
     fn not(self) -> Self {
@@ -70,21 +63,11 @@ impl<M: Multiplier<Self>> Word for Eight<M> {
         }
         lanes
     }
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        Self::new(compute!(_mm512_add_epi64(self.0, other.0)))
-    }
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        Self::new(compute!(_mm512_sub_epi64(self.0, other.0)))
-    }
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        Self::new(compute!(_mm512_and_si512(self.0, other.0)))
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        Self::new(compute!(_mm512_or_si512(self.0, other.0)))
+    lanewise! {
+        add(self, other) = Self::new(compute!(_mm512_add_epi64(self.0, other.0)));
+        sub(self, other) = Self::new(compute!(_mm512_sub_epi64(self.0, other.0)));
+        and(self, other) = Self::new(compute!(_mm512_and_si512(self.0, other.0)));
+        or(self, other) = Self::new(compute!(_mm512_or_si512(self.0, other.0)));
     }
     #[inline(always)]
     fn shift_left<const BITS: u32>(self) -> Self {
@@ -151,25 +134,15 @@ impl<M: Copy> Eight<M> {
         Self::new(unsafe { _mm512_loadu_epi64(lanes.as_ptr().cast()) })
     }
 
-    /// The lanes of even index of both, in turns.
-    #[inline(always)]
-    fn unpack_low(self, other: Self) -> Self {
-        Self::new(compute!(_mm512_unpacklo_epi64(self.0, other.0)))
-    }
-    /// The lanes of odd index of both, in turns.
-    #[inline(always)]
-    fn unpack_high(self, other: Self) -> Self {
-        Self::new(compute!(_mm512_unpackhi_epi64(self.0, other.0)))
-    }
-    /// The quarters 0 and 2 of each.
-    #[inline(always)]
-    fn even_quarters(self, other: Self) -> Self {
-        Self::new(compute!(_mm512_shuffle_i64x2::<0b10_00_10_00>(self.0, other.0)))
-    }
-    /// The quarters 1 and 3 of each.
-    #[inline(always)]
-    fn odd_quarters(self, other: Self) -> Self {
-        Self::new(compute!(_mm512_shuffle_i64x2::<0b11_01_11_01>(self.0, other.0)))
+    lanewise! {
+        /// The lanes of even index of both, in turns.
+        unpack_low(self, other) = Self::new(compute!(_mm512_unpacklo_epi64(self.0, other.0)));
+        /// The lanes of odd index of both, in turns.
+        unpack_high(self, other) = Self::new(compute!(_mm512_unpackhi_epi64(self.0, other.0)));
+        /// The quarters 0 and 2 of each.
+        even_quarters(self, other) = Self::new(compute!(_mm512_shuffle_i64x2::<0b10_00_10_00>(self.0, other.0)));
+        /// The quarters 1 and 3 of each.
+        odd_quarters(self, other) = Self::new(compute!(_mm512_shuffle_i64x2::<0b11_01_11_01>(self.0, other.0)));
     }
 }
 

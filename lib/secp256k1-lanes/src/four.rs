@@ -6,7 +6,7 @@
 )]
 
 use crate::multiplier::{Multiplier, compute, multiply_with};
-use crate::word::{LANES_MAX, Mask, Row, Word};
+use crate::word::{LANES_MAX, Mask, Row, Word, lanewise};
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
@@ -39,17 +39,10 @@ impl Mask for Mask4 {
     fn bits(self) -> u8 {
         compute!(_mm256_movemask_pd(_mm256_castsi256_pd(self.0))) as u8
     }
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        Self(compute!(_mm256_and_si256(self.0, other.0)))
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        Self(compute!(_mm256_or_si256(self.0, other.0)))
-    }
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        Self(compute!(_mm256_xor_si256(self.0, other.0)))
+    lanewise! {
+        and(self, other) = Self(compute!(_mm256_and_si256(self.0, other.0)));
+        or(self, other) = Self(compute!(_mm256_or_si256(self.0, other.0)));
+        xor(self, other) = Self(compute!(_mm256_xor_si256(self.0, other.0)));
     }
     #[inline(always)]
     fn not(self) -> Self {
@@ -81,25 +74,15 @@ impl<M: Copy> Four<M> {
         }
     }
 
-    /// The lanes of even index of both, in turns.
-    #[inline(always)]
-    fn unpack_low(self, other: Self) -> Self {
-        Self::new(compute!(_mm256_unpacklo_epi64(self.0, other.0)))
-    }
-    /// The lanes of odd index of both, in turns.
-    #[inline(always)]
-    fn unpack_high(self, other: Self) -> Self {
-        Self::new(compute!(_mm256_unpackhi_epi64(self.0, other.0)))
-    }
-    /// The lower half of each.
-    #[inline(always)]
-    fn low_halves(self, other: Self) -> Self {
-        Self::new(compute!(_mm256_permute2x128_si256::<0x20>(self.0, other.0)))
-    }
-    /// The upper half of each.
-    #[inline(always)]
-    fn high_halves(self, other: Self) -> Self {
-        Self::new(compute!(_mm256_permute2x128_si256::<0x31>(self.0, other.0)))
+    lanewise! {
+        /// The lanes of even index of both, in turns.
+        unpack_low(self, other) = Self::new(compute!(_mm256_unpacklo_epi64(self.0, other.0)));
+        /// The lanes of odd index of both, in turns.
+        unpack_high(self, other) = Self::new(compute!(_mm256_unpackhi_epi64(self.0, other.0)));
+        /// The lower half of each.
+        low_halves(self, other) = Self::new(compute!(_mm256_permute2x128_si256::<0x20>(self.0, other.0)));
+        /// The upper half of each.
+        high_halves(self, other) = Self::new(compute!(_mm256_permute2x128_si256::<0x31>(self.0, other.0)));
     }
 }
 
@@ -137,21 +120,11 @@ impl<M: Multiplier<Self>> Word for Four<M> {
         self.store::<0>(&mut lanes);
         lanes
     }
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        Self::new(compute!(_mm256_add_epi64(self.0, other.0)))
-    }
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        Self::new(compute!(_mm256_sub_epi64(self.0, other.0)))
-    }
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        Self::new(compute!(_mm256_and_si256(self.0, other.0)))
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        Self::new(compute!(_mm256_or_si256(self.0, other.0)))
+    lanewise! {
+        add(self, other) = Self::new(compute!(_mm256_add_epi64(self.0, other.0)));
+        sub(self, other) = Self::new(compute!(_mm256_sub_epi64(self.0, other.0)));
+        and(self, other) = Self::new(compute!(_mm256_and_si256(self.0, other.0)));
+        or(self, other) = Self::new(compute!(_mm256_or_si256(self.0, other.0)));
     }
     #[inline(always)]
     fn shift_right_signed<const BITS: u32>(self) -> Self {

@@ -7,7 +7,7 @@
 
 use crate::floats::{BITS_START, Floats, Fma, apart_in_this_file};
 use crate::multiplier::{Multiplier, compute, multiply_with};
-use crate::word::{LANES_MAX, Mask, Row, Word};
+use crate::word::{LANES_MAX, Mask, Row, Word, lanewise};
 use std::arch::aarch64::*;
 use std::arch::is_aarch64_feature_detected;
 use std::hint::black_box;
@@ -46,17 +46,10 @@ impl Mask for Mask2 {
         let lanes = compute!([vgetq_lane_u64::<0>(self.0), vgetq_lane_u64::<1>(self.0)]);
         (lanes[0] & 1 | lanes[1] & 2) as u8
     }
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        Self(compute!(vandq_u64(self.0, other.0)))
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        Self(compute!(vorrq_u64(self.0, other.0)))
-    }
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        Self(compute!(veorq_u64(self.0, other.0)))
+    lanewise! {
+        and(self, other) = Self(compute!(vandq_u64(self.0, other.0)));
+        or(self, other) = Self(compute!(vorrq_u64(self.0, other.0)));
+        xor(self, other) = Self(compute!(veorq_u64(self.0, other.0)));
     }
     #[inline(always)]
     fn not(self) -> Self {
@@ -163,21 +156,11 @@ impl Word for Neon {
         self.store(&mut lanes.as_chunks_mut().0[0]);
         lanes
     }
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        Self(compute!(vaddq_u64(self.0, other.0)))
-    }
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        Self(compute!(vsubq_u64(self.0, other.0)))
-    }
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        Self(compute!(vandq_u64(self.0, other.0)))
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        Self(compute!(vorrq_u64(self.0, other.0)))
+    lanewise! {
+        add(self, other) = Self(compute!(vaddq_u64(self.0, other.0)));
+        sub(self, other) = Self(compute!(vsubq_u64(self.0, other.0)));
+        and(self, other) = Self(compute!(vandq_u64(self.0, other.0)));
+        or(self, other) = Self(compute!(vorrq_u64(self.0, other.0)));
     }
     #[inline(always)]
     fn shift_right_signed<const BITS: u32>(self) -> Self {

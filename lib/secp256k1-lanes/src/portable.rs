@@ -1,7 +1,7 @@
 //! One lane: plain integers. The same source as the vectors, on any machine.
 
 use crate::wide::Widen;
-use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word};
+use crate::word::{LANES_MAX, LIMB_BITS, LIMB_MASK, Mask, Row, Word, lanewise};
 
 impl Mask for bool {
     #[inline(always)]
@@ -12,17 +12,10 @@ impl Mask for bool {
     fn bits(self) -> u8 {
         self.into()
     }
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        self & other
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        self | other
-    }
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        self ^ other
+    lanewise! {
+        and(self, other) = self & other;
+        or(self, other) = self | other;
+        xor(self, other) = self ^ other;
     }
     #[inline(always)]
     fn not(self) -> Self {
@@ -61,21 +54,11 @@ impl Word for u64 {
     fn to_lanes(self) -> [u64; LANES_MAX] {
         [self, 0, 0, 0, 0, 0, 0, 0]
     }
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.wrapping_add(other)
-    }
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        self.wrapping_sub(other)
-    }
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        self & other
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        self | other
+    lanewise! {
+        add(self, other) = self.wrapping_add(other);
+        sub(self, other) = self.wrapping_sub(other);
+        and(self, other) = self & other;
+        or(self, other) = self | other;
     }
     #[inline(always)]
     fn shift_left<const BITS: u32>(self) -> Self {

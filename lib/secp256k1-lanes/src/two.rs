@@ -6,7 +6,7 @@
 
 use crate::floats::{Floats, Fma};
 use crate::multiplier::{Multiplier, multiply_with};
-use crate::word::{LANES_MAX, Mask, Row, Word};
+use crate::word::{LANES_MAX, Mask, Row, Word, lanewise};
 
 /// The lower lanes, and the upper ones.
 #[derive(Debug, Clone, Copy)]
@@ -32,17 +32,10 @@ impl<W: Word> Mask for Masks<W> {
     fn bits(self) -> u8 {
         self.0.bits() | self.1.bits() << W::LANES
     }
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        self.zip(other, W::Mask::and)
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        self.zip(other, W::Mask::or)
-    }
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        self.zip(other, W::Mask::xor)
+    lanewise! {
+        and(self, other) = self.zip(other, W::Mask::and);
+        or(self, other) = self.zip(other, W::Mask::or);
+        xor(self, other) = self.zip(other, W::Mask::xor);
     }
     #[inline(always)]
     fn not(self) -> Self {
@@ -127,21 +120,11 @@ impl<W: Floats> Word for Two<W> {
         lanes[W::LANES..Self::LANES].copy_from_slice(&self.1.to_lanes()[..W::LANES]);
         lanes
     }
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.zip(other, W::add)
-    }
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        self.zip(other, W::sub)
-    }
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        self.zip(other, W::and)
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        self.zip(other, W::or)
+    lanewise! {
+        add(self, other) = self.zip(other, W::add);
+        sub(self, other) = self.zip(other, W::sub);
+        and(self, other) = self.zip(other, W::and);
+        or(self, other) = self.zip(other, W::or);
     }
     #[inline(always)]
     fn shift_left<const BITS: u32>(self) -> Self {

@@ -47,6 +47,18 @@ impl Row {
     pub(crate) const ZERO: Self = Self([0; 8]);
 }
 
+/// Methods that take another value of the type and return a third one, lane by lane.
+macro_rules! lanewise {
+    ($($(#[$doc:meta])* $name:ident($this:ident, $other:ident) = $result:expr;)+) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        fn $name($this, $other: Self) -> Self {
+            $result
+        }
+    )+};
+}
+pub(crate) use lanewise;
+
 /// One bit for each lane.
 pub(crate) trait Mask: Copy + Debug {
     /// The lowest bit is that of lane 0.
