@@ -5,26 +5,20 @@
     reason = "functions need their instructions, loads and stores a pointer"
 )]
 
-use crate::lanes::{Lanes, ROUNDS, ROUNDS_OF_PADDING, START, States};
+use crate::lanes::{ROUNDS, ROUNDS_OF_PADDING, START, States, define_lanes};
 use crate::message::Block;
 use std::arch::x86_64::*;
 
-/// Eight lanes. Only [`detect`](Self::detect) makes one, so its instructions are there.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Avx2(());
-
-impl Avx2 {
-    /// The lanes, if the processor has what they use.
-    pub(crate) fn detect() -> Option<Self> {
-        is_x86_feature_detected!("avx2").then_some(Self(()))
-    }
-}
-
-const LANES: usize = 8;
+define_lanes!(
+    /// Eight lanes. Only [`detect`](Self::detect) makes one, so its instructions are there.
+    Avx2,
+    8,
+    is_x86_feature_detected!("avx2")
+);
 
 type Vector = __m256i;
 
-define_rounds!(Avx2, "avx2");
+define_rounds!("avx2", _mm256_loadu_si256, _mm256_storeu_si256);
 
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -76,26 +70,6 @@ fn majority(a: Vector, b: Vector, c: Vector) -> Vector {
 fn swap_bytes(words: Vector) -> Vector {
     let order = _mm_set_epi64x(0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203);
     _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(order))
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn load_states(states: &States<LANES>) -> [Vector; 8] {
-    let mut vectors = [splat(0); 8];
-    for (vector, words) in vectors.iter_mut().zip(&states.0) {
-        // SAFETY: the array is 32 bytes that can be read; the load asks for no alignment.
-        *vector = unsafe { _mm256_loadu_si256(words.as_ptr().cast()) };
-    }
-    vectors
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn store_states(states: &mut States<LANES>, vectors: [Vector; 8]) {
-    for (words, vector) in states.0.iter_mut().zip(vectors) {
-        // SAFETY: the array is 32 bytes that can be written; the store asks for no alignment.
-        unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), vector) };
-    }
 }
 
 /// The words of all lanes' blocks.

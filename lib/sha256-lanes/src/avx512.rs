@@ -5,27 +5,20 @@
     reason = "functions need their instructions, loads and stores a pointer"
 )]
 
-use crate::lanes::{Lanes, ROUNDS, ROUNDS_OF_PADDING, START, States};
+use crate::lanes::{ROUNDS, ROUNDS_OF_PADDING, START, States, define_lanes};
 use crate::message::Block;
 use std::arch::x86_64::*;
 
-/// Sixteen lanes. Only [`detect`](Self::detect) makes one, so its instructions are there.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Avx512(());
-
-impl Avx512 {
-    /// The lanes, if the processor has what they use.
-    pub(crate) fn detect() -> Option<Self> {
-        let available = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
-        available.then_some(Self(()))
-    }
-}
-
-const LANES: usize = 16;
+define_lanes!(
+    /// Sixteen lanes. Only [`detect`](Self::detect) makes one, so its instructions are there.
+    Avx512,
+    16,
+    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
+);
 
 type Vector = __m512i;
 
-define_rounds!(Avx512, "avx512f,avx512bw");
+define_rounds!("avx512f,avx512bw", _mm512_loadu_si512, _mm512_storeu_si512);
 
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -76,26 +69,6 @@ fn majority(a: Vector, b: Vector, c: Vector) -> Vector {
 fn swap_bytes(words: Vector) -> Vector {
     let order = _mm_set_epi64x(0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203);
     _mm512_shuffle_epi8(words, _mm512_broadcast_i32x4(order))
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn load_states(states: &States<LANES>) -> [Vector; 8] {
-    let mut vectors = [splat(0); 8];
-    for (vector, words) in vectors.iter_mut().zip(&states.0) {
-        // SAFETY: the array is 64 bytes that can be read; the load asks for no alignment.
-        *vector = unsafe { _mm512_loadu_si512(words.as_ptr().cast()) };
-    }
-    vectors
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn store_states(states: &mut States<LANES>, vectors: [Vector; 8]) {
-    for (words, vector) in states.0.iter_mut().zip(vectors) {
-        // SAFETY: the array is 64 bytes that can be written; the store asks for no alignment.
-        unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
-    }
 }
 
 /// The words of all lanes' blocks.

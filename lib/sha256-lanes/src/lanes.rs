@@ -134,6 +134,42 @@ impl<const N: usize> States<N> {
     }
 }
 
+/// Defines the lanes of one instruction set, whose functions `compress` and `double_blocks` are in
+/// the same module.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! define_lanes {
+    ($(#[$doc:meta])* $lanes:ident, $number:literal, $is_available:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy)]
+        pub(crate) struct $lanes(());
+
+        impl $lanes {
+            /// The lanes, if the processor has what they use.
+            pub(crate) fn detect() -> Option<Self> {
+                ($is_available).then_some(Self(()))
+            }
+        }
+
+        const LANES: usize = $number;
+
+        impl $crate::lanes::Lanes<LANES> for $lanes {
+            #[inline]
+            fn compress(self, states: &mut $crate::lanes::States<LANES>, blocks: &[&Block; LANES]) {
+                // SAFETY: `detect` has seen the instructions.
+                unsafe { compress(states, blocks) }
+            }
+
+            #[inline]
+            fn double_blocks(self, messages: &[&Block; LANES]) -> [[u8; 32]; LANES] {
+                // SAFETY: `detect` has seen the instructions.
+                unsafe { double_blocks(messages) }
+            }
+        }
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) use define_lanes;
+
 /// Computes `N` lanes side by side.
 pub(crate) trait Lanes<const N: usize>: Copy {
     /// Each state takes a block.

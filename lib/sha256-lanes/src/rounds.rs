@@ -1,27 +1,13 @@
 //! The rounds of SHA-256 over vectors of 32-bit words, one lane in each element. FIPS 180-4,
 //! section 6.2.2, has the names.
 //!
-//! The macro defines the lanes of one instruction set, in a module that has these, all of the same
-//! instruction set: the type of the lanes, `LANES`, the type `Vector`, `splat`, `add`, `rotate`,
-//! `shift`, `xor`, `choose`, `majority`, and the loads and stores. A macro, since generic code would
-//! be compiled without the instructions.
+//! The macro defines functions for one instruction set, in a module that has these, all of the same
+//! instruction set: `LANES`, the type `Vector`, `splat`, `add`, `rotate`, `shift`, `xor`, `choose`,
+//! `majority`, `load_blocks` and `store_digests`. It is given the instructions that load and store a
+//! vector. A macro, since generic code would be compiled without the instructions.
 
 macro_rules! define_rounds {
-    ($lanes:ident, $features:literal) => {
-        impl Lanes<LANES> for $lanes {
-            #[inline]
-            fn compress(self, states: &mut States<LANES>, blocks: &[&Block; LANES]) {
-                // SAFETY: `detect` has seen the instructions.
-                unsafe { compress(states, blocks) }
-            }
-
-            #[inline]
-            fn double_blocks(self, messages: &[&Block; LANES]) -> [[u8; 32]; LANES] {
-                // SAFETY: `detect` has seen the instructions.
-                unsafe { double_blocks(messages) }
-            }
-        }
-
+    ($features:literal, $load:path, $store:path) => {
         #[inline]
         #[target_feature(enable = $features)]
         fn far_schedule(word: Vector) -> Vector {
@@ -132,6 +118,27 @@ macro_rules! define_rounds {
                 *word = add(*word, before);
             }
             state
+        }
+
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn load_states(states: &States<LANES>) -> [Vector; 8] {
+            let mut vectors = [splat(0); 8];
+            for (vector, words) in vectors.iter_mut().zip(&states.0) {
+                // SAFETY: the array is a vector that can be read; the load asks for no alignment.
+                *vector = unsafe { $load(words.as_ptr().cast()) };
+            }
+            vectors
+        }
+
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn store_states(states: &mut States<LANES>, vectors: [Vector; 8]) {
+            for (words, vector) in states.0.iter_mut().zip(vectors) {
+                // SAFETY: the array is a vector that can be written; the store asks for no
+                // alignment.
+                unsafe { $store(words.as_mut_ptr().cast(), vector) };
+            }
         }
 
         #[target_feature(enable = $features)]

@@ -5,21 +5,16 @@
     reason = "functions need their instructions, loads and stores a pointer"
 )]
 
-use crate::lanes::{Lanes, ROUNDS, ROUNDS_OF_PADDING, START, States};
+use crate::lanes::{ROUNDS, ROUNDS_OF_PADDING, START, States, define_lanes};
 use crate::message::Block;
 use std::arch::x86_64::*;
 
-/// Two lanes. Only [`detect`](Self::detect) makes one, so its instructions are there.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sha(());
-
-impl Sha {
-    /// The lanes, if the processor has what they use.
-    pub(crate) fn detect() -> Option<Self> {
-        let available = is_x86_feature_detected!("sha") && is_x86_feature_detected!("ssse3");
-        available.then_some(Self(()))
-    }
-}
+define_lanes!(
+    /// Two lanes. Only [`detect`](Self::detect) makes one, so its instructions are there.
+    Sha,
+    2,
+    is_x86_feature_detected!("sha") && is_x86_feature_detected!("ssse3")
+);
 
 type Vector = __m128i;
 

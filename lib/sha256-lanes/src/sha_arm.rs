@@ -5,21 +5,17 @@
     reason = "functions need their instructions, loads and stores a pointer"
 )]
 
-use crate::lanes::{Lanes, ROUNDS, ROUNDS_OF_PADDING, START, States};
+use crate::lanes::{ROUNDS, ROUNDS_OF_PADDING, START, States, define_lanes};
 use crate::message::Block;
 use std::arch::aarch64::*;
 use std::arch::is_aarch64_feature_detected;
 
-/// Two lanes. Only [`detect`](Self::detect) makes one, so its instructions are there.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sha(());
-
-impl Sha {
-    /// The lanes, if the processor has what they use.
-    pub(crate) fn detect() -> Option<Self> {
-        is_aarch64_feature_detected!("sha2").then_some(Self(()))
-    }
-}
+define_lanes!(
+    /// Two lanes. Only [`detect`](Self::detect) makes one, so its instructions are there.
+    Sha,
+    2,
+    is_aarch64_feature_detected!("sha2")
+);
 
 type Vector = uint32x4_t;
 

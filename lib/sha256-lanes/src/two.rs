@@ -8,22 +8,6 @@
 
 macro_rules! define_two_lanes {
     ($features:literal) => {
-        const LANES: usize = 2;
-
-        impl Lanes<LANES> for Sha {
-            #[inline]
-            fn compress(self, states: &mut States<LANES>, blocks: &[&Block; LANES]) {
-                // SAFETY: `detect` has seen the instructions.
-                unsafe { compress(states, blocks) }
-            }
-
-            #[inline]
-            fn double_blocks(self, messages: &[&Block; LANES]) -> [[u8; 32]; LANES] {
-                // SAFETY: `detect` has seen the instructions.
-                unsafe { double_blocks(messages) }
-            }
-        }
-
         /// The sixteen words of a block.
         type Words = [Vector; 4];
 
