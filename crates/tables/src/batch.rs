@@ -78,8 +78,8 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    fn push(&mut self, text: Option<&str>) {
-        self.text.push_str(text.unwrap_or_default());
+    fn push(&mut self, text: Option<impl AsRef<str>>) {
+        self.text.push_str(text.as_ref().map_or("", AsRef::as_ref));
         self.ends.push(text.map(|_| self.text.len()));
     }
 
@@ -168,10 +168,10 @@ pub(crate) trait Plain: Value + Sized {
 }
 
 macro_rules! plain {
-    ($($type:ty => $kind:ident, $given:ident => $plain:expr;)*) => {$(
+    ($($type:ty => $kind:ident in $values:ident, $given:ident => $plain:expr;)*) => {$(
         impl Plain for $type {
             fn push_plain(given: Option<Self>, values: &mut Values) {
-                if let Values::$kind(values) = values {
+                if let Values::$values(values) = values {
                     values.push(given.map(|$given| $plain));
                 }
             }
@@ -188,60 +188,19 @@ macro_rules! plain {
 }
 
 plain! {
-    bool => Bool, value => value;
-    u32 => U32, value => value;
-    u64 => U64, value => value;
-    i64 => I64, value => value;
-    f64 => F64, value => value;
-    Time => Time, value => value.0;
-    Id => Id, value => value.0;
-    Txid => Id, value => Id::new(value.0).0;
-    BlockHash => Id, value => Id::new(value.0).0;
-    Wtxid => Id, value => Id::new(value.0).0;
-}
-
-impl Plain for &str {
-    fn push_plain(given: Option<Self>, values: &mut Values) {
-        if let Values::Text(texts) = values {
-            texts.push(given);
-        }
-    }
-}
-
-impl Value for &str {
-    const KIND: Kind = Kind::Text;
-
-    fn push(self, values: &mut Values) {
-        Self::push_plain(Some(self), values);
-    }
-}
-
-impl Plain for String {
-    fn push_plain(given: Option<Self>, values: &mut Values) {
-        <&str>::push_plain(given.as_deref(), values);
-    }
-}
-
-impl Value for String {
-    const KIND: Kind = Kind::Text;
-
-    fn push(self, values: &mut Values) {
-        Self::push_plain(Some(self), values);
-    }
-}
-
-impl Plain for Hex {
-    fn push_plain(given: Option<Self>, values: &mut Values) {
-        <&str>::push_plain(given.as_ref().map(|hex| &*hex.0), values);
-    }
-}
-
-impl Value for Hex {
-    const KIND: Kind = Kind::Hex;
-
-    fn push(self, values: &mut Values) {
-        Self::push_plain(Some(self), values);
-    }
+    bool => Bool in Bool, value => value;
+    u32 => U32 in U32, value => value;
+    u64 => U64 in U64, value => value;
+    i64 => I64 in I64, value => value;
+    f64 => F64 in F64, value => value;
+    Time => Time in Time, value => value.0;
+    Id => Id in Id, value => value.0;
+    Txid => Id in Id, value => Id::new(value.0).0;
+    BlockHash => Id in Id, value => Id::new(value.0).0;
+    Wtxid => Id in Id, value => Id::new(value.0).0;
+    &str => Text in Text, text => text;
+    String => Text in Text, text => text;
+    Hex => Hex in Text, hex => hex.0;
 }
 
 impl<V: Plain> Value for Option<V> {

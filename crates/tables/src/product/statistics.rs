@@ -39,18 +39,12 @@ impl Complete for SetTotals {
                 why: "the coins that it spends are not those that the chain has made".to_owned(),
             })?;
         }
-        let Completed {
-            txouts,
-            bogosize,
-            total_amount,
-            total_unspendable_amount,
-            muhash,
-        } = completed;
-        rows.replace("txouts", txouts);
-        rows.replace("bogosize", bogosize);
-        rows.replace("total_amount", total_amount);
-        rows.replace("total_unspendable_amount", total_unspendable_amount);
-        rows.replace("muhash", muhash.into_iter().map(|hash| hash.map(Id::new)).collect());
+        rows.replace("txouts", completed.txouts);
+        rows.replace("bogosize", completed.bogosize);
+        rows.replace("total_amount", completed.total_amount);
+        rows.replace("total_unspendable_amount", completed.total_unspendable_amount);
+        let muhashes = completed.muhash.into_iter().map(|hash| hash.map(Id::new));
+        rows.replace("muhash", muhashes.collect());
         Ok(())
     }
 

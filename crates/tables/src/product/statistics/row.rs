@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
-use super::amounts::{Kinds, Sums};
+use super::amounts::Sums;
 use super::coins::Coins;
 use super::fees::FeeFigures;
 use crate::batch::{Id, Time, row};
@@ -144,19 +144,7 @@ impl StatisticsRow {
     ) -> Option<Self> {
         let fit = |sum: i128| i64::try_from(sum).ok();
         let [feerate_p10, feerate_p25, feerate_p50, feerate_p75, feerate_p90] = fees.rates;
-        let Kinds {
-            nonstandard,
-            anchor,
-            pubkey,
-            pubkeyhash,
-            scripthash,
-            multisig,
-            nulldata,
-            witness_v0_keyhash,
-            witness_v0_scripthash,
-            witness_v1_taproot,
-            witness_unknown,
-        } = sums.kinds;
+        let kinds = &sums.kinds;
         Some(Self {
             height: of.height,
             block_hash: of.hash,
@@ -194,17 +182,17 @@ impl StatisticsRow {
             coins_made: sums.made,
             coins_spent: sums.ins,
             days_destroyed,
-            outputs_nonstandard: nonstandard,
-            outputs_anchor: anchor,
-            outputs_pubkey: pubkey,
-            outputs_pubkeyhash: pubkeyhash,
-            outputs_scripthash: scripthash,
-            outputs_multisig: multisig,
-            outputs_nulldata: nulldata,
-            outputs_witness_v0_keyhash: witness_v0_keyhash,
-            outputs_witness_v0_scripthash: witness_v0_scripthash,
-            outputs_witness_v1_taproot: witness_v1_taproot,
-            outputs_witness_unknown: witness_unknown,
+            outputs_nonstandard: kinds.nonstandard,
+            outputs_anchor: kinds.anchor,
+            outputs_pubkey: kinds.pubkey,
+            outputs_pubkeyhash: kinds.pubkeyhash,
+            outputs_scripthash: kinds.scripthash,
+            outputs_multisig: kinds.multisig,
+            outputs_nulldata: kinds.nulldata,
+            outputs_witness_v0_keyhash: kinds.witness_v0_keyhash,
+            outputs_witness_v0_scripthash: kinds.witness_v0_scripthash,
+            outputs_witness_v1_taproot: kinds.witness_v1_taproot,
+            outputs_witness_unknown: kinds.witness_unknown,
         })
     }
 }
