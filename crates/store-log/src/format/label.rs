@@ -54,10 +54,7 @@ impl Label {
         let mut long = || reader.array().ok().map(u64::from_le_bytes);
         let (flush, coins, digest, words, bytes) = (long()?, long()?, long()?, long()?, long()?);
         let mut short = || reader.u32().ok();
-        let tail = PagePosition {
-            segment: short()?,
-            page: short()?,
-        };
+        let tail = PagePosition::new(short()?, short()?);
         // A tail may be the page after the last one.
         (tail.page <= SEGMENT_PAGES_MAX).then_some(())?;
         let (trailer, height) = (short()?, short()?);

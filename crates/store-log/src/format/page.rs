@@ -98,6 +98,11 @@ pub struct PagePosition {
 }
 
 impl PagePosition {
+    /// A page of a segment.
+    pub(crate) const fn new(segment: u32, page: u32) -> Self {
+        Self { segment, page }
+    }
+
     /// The position in one number.
     pub fn bits(self) -> u64 {
         u64::from(self.segment) << u32::BITS | u64::from(self.page)
@@ -176,10 +181,7 @@ impl PageHead {
             kind: PageKind::from_byte(page[KIND_AT])?,
             records: usize::from(page[RECORDS_AT]),
             used: usize::from(u16_at(page, USED_AT)),
-            position: PagePosition {
-                segment: u32_at(page, 8),
-                page: u32_at(page, 12),
-            },
+            position: PagePosition::new(u32_at(page, 8), u32_at(page, 12)),
             flush: u64_at(page, 16),
             epoch: u64_at(page, 24),
         };

@@ -148,15 +148,7 @@ impl Segment {
         let path = segment_path(directory, number);
         let unfinished = path.with_extension(UNFINISHED);
         let mut page = identity.write(PageKind::Segment);
-        seal(
-            &mut page,
-            PagePosition {
-                segment: number,
-                page: 0,
-            },
-            0,
-            epoch,
-        );
+        seal(&mut page, PagePosition::new(number, 0), 0, epoch);
         let create = || {
             let file = disk.open(&unfinished, Open::Empty)?;
             file.write_all_at(&page, 0)?;
@@ -185,10 +177,7 @@ impl Segment {
     /// The head of a page that was read.
     pub fn check(&self, number: u32, page: &Page) -> Result<PageHead, StoreError> {
         let head = PageHead::of(page).ok_or_else(|| page_damaged(&self.path, number, "is not what was written"))?;
-        let wanted = PagePosition {
-            segment: self.number,
-            page: number,
-        };
+        let wanted = PagePosition::new(self.number, number);
         if head.position != wanted {
             return Err(page_damaged(&self.path, number, "belongs elsewhere"));
         }

@@ -53,10 +53,7 @@ impl Trailer {
         }
         let mut reader = Reader::new(page.get(HEAD_BYTES..head.used)?);
         let mut number = || reader.u32().ok();
-        let start = PagePosition {
-            segment: number()?,
-            page: number()?,
-        };
+        let start = PagePosition::new(number()?, number()?);
         let (pages, checksum, previous) = (number()?, number()?, number()?);
         let tip = Tip {
             hash: BlockHash(reader.array().ok()?),

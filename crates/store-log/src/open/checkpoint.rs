@@ -210,10 +210,7 @@ fn read_slots(stream: &mut Stream<'_>, label: &Label) -> Option<(Ledger, Vec<u32
             continue;
         }
         // Later pages come from their frames.
-        let position = PagePosition {
-            segment: number,
-            page: pages,
-        };
+        let position = PagePosition::new(number, pages);
         (pages <= SEGMENT_PAGES_MAX && (pages == 0 || position <= label.tail)).then_some(())?;
         let segment = ledger.segment_mut(slot);
         for _ in 0..pages {

@@ -179,10 +179,7 @@ fn has_later_trailer(
 
 impl Replay<'_> {
     fn take(&mut self, slot: usize, segment: &Segment, number: u32, page: &Page) -> Result<(), Stop> {
-        let position = PagePosition {
-            segment: segment.number,
-            page: number,
-        };
+        let position = PagePosition::new(segment.number, number);
         let stop = |error| Stop::At(position, error);
         let head = segment.check(number, page).map_err(stop)?;
         self.note_gap(segment.number);
@@ -244,17 +241,11 @@ impl Replay<'_> {
     }
 
     fn finish_frame(&mut self, segment: &Segment, number: u32, page: &Page, head: &PageHead) -> Result<(), Stop> {
-        let position = PagePosition {
-            segment: segment.number,
-            page: number,
-        };
+        let position = PagePosition::new(segment.number, number);
         let stop = |what| Stop::At(position, page_damaged(&segment.path, number, what));
         let trailer = Trailer::read(page, head).ok_or_else(|| stop("is no trailer"))?;
         let first = self.pending.first().map_or(Some(position), |first| {
-            Some(PagePosition {
-                segment: self.segment_of(first.slot)?,
-                page: first.number,
-            })
+            Some(PagePosition::new(self.segment_of(first.slot)?, first.number))
         });
         let is_whole = Some(trailer.start) == first
             && trailer.pages as usize == self.pending.len()

@@ -58,10 +58,7 @@ fn end_of(table: &SegmentTable) -> Result<Option<PagePosition>, StoreError> {
     let Some((_, last)) = table.in_order().pop() else {
         return Ok(None);
     };
-    Ok(Some(PagePosition {
-        segment: last.number,
-        page: last.pages()?,
-    }))
+    Ok(Some(PagePosition::new(last.number, last.pages()?)))
 }
 
 /// The commit whose trailer is the page before a position; none if that page is no trailer.

@@ -130,10 +130,7 @@ impl CheckpointWriter {
         }
         for (number, page) in (self.first_page..).zip(&mut self.waiting) {
             begin(page, PageKind::CheckpointPart, 0, PAGE_BYTES);
-            let position = PagePosition {
-                segment: 0,
-                page: number,
-            };
+            let position = PagePosition::new(0, number);
             seal(page, position, self.label.flush, self.epoch);
         }
         let offset = u64::from(self.first_page) * PAGE_BYTES as u64;

@@ -135,10 +135,7 @@ impl<'a> Frame<'a> {
         let created = Segment::create(&**disk, &self.log.directory, number, &self.log.identity, self.epoch)?;
         self.tail = LogTail {
             slot: self.log.segments.add(created)?,
-            position: PagePosition {
-                segment: number,
-                page: 1,
-            },
+            position: PagePosition::new(number, 1),
         };
         // The frame has no page yet, so it begins in the new segment.
         if self.states.is_empty() {
