@@ -29,35 +29,27 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
-    pub(crate) const ALL: [Self; 9] = [
-        Self::Block,
-        Self::Order,
-        Self::Once,
-        Self::Sums,
-        Self::Chain,
-        Self::Set,
-        Self::Unreadable,
-        Self::Parts,
-        Self::Seal,
+    /// All of them, in the order of their numbers, with their names.
+    pub(crate) const ALL: [(Self, &'static str); 9] = [
+        (Self::Block, "block"),
+        (Self::Order, "order"),
+        (Self::Once, "once"),
+        (Self::Sums, "sums"),
+        (Self::Chain, "chain"),
+        (Self::Set, "set"),
+        (Self::Unreadable, "unreadable"),
+        (Self::Parts, "parts"),
+        (Self::Seal, "seal"),
     ];
 
     pub(crate) fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|&kind| kind as u8 == number)
+        let found = Self::ALL.get(usize::from(number).checked_sub(1)?);
+        found.map(|(kind, _)| *kind)
     }
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Block => "block",
-            Self::Order => "order",
-            Self::Once => "once",
-            Self::Sums => "sums",
-            Self::Chain => "chain",
-            Self::Set => "set",
-            Self::Unreadable => "unreadable",
-            Self::Parts => "parts",
-            Self::Seal => "seal",
-        }
+        Self::ALL[self as usize - 1].1
     }
 
     /// Whether it refutes what was to be proved. The others leave it open.
