@@ -4,7 +4,7 @@
 //! block. The views [`Transaction`], [`Input`], [`Output`] and [`Witness`] read the bytes through
 //! these offsets. They borrow the bytes and copy no script.
 
-use crate::coin::OutPoint;
+use crate::coin::{CoinRef, OutPoint};
 use crate::hash::{Txid, Wtxid};
 use crate::reader::{DecodeError, Reader, compact_size_length};
 use sha256_lanes::{Hasher, Message};
@@ -423,6 +423,17 @@ impl<'a> Output<'a> {
     pub fn script_pubkey(&self) -> &'a [u8] {
         let at = self.layout.script_at as usize;
         &self.bytes[at..at + self.layout.script_length as usize]
+    }
+
+    /// The coin that the output is in a block of this height.
+    #[inline]
+    pub fn coin(&self, height: u32, is_coinbase: bool) -> CoinRef<'a> {
+        CoinRef {
+            value: self.value(),
+            height,
+            is_coinbase,
+            script_pubkey: self.script_pubkey(),
+        }
     }
 
     /// Where the locking script begins in the bytes that were decoded.

@@ -99,12 +99,7 @@ impl<'b, B: AsRef<[u8]>> Ledger<'b, B> {
         if is_unspendable(output.script_pubkey()) {
             return Source::Nowhere;
         }
-        Source::Block(CoinRef {
-            value: output.value(),
-            height: self.height,
-            is_coinbase: maker == 0,
-            script_pubkey: output.script_pubkey(),
-        })
+        Source::Block(output.coin(self.height, maker == 0))
     }
 }
 

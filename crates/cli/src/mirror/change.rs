@@ -192,13 +192,8 @@ fn made<'a>(spending: &SpendingTransaction<'a>, height: u32) -> impl Iterator<It
     let transaction = spending.transaction;
     let (txid, is_coinbase) = (transaction.txid(), transaction.is_coinbase());
     (0..).zip(transaction.outputs()).filter_map(move |(vout, output)| {
-        let coin = Coin {
-            value: output.value(),
-            height,
-            is_coinbase,
-            script_pubkey: output.script_pubkey().into(),
-        };
-        (!is_unspendable(output.script_pubkey())).then_some((OutPoint { txid, vout }, coin))
+        let coin = output.coin(height, is_coinbase);
+        (!is_unspendable(coin.script_pubkey)).then(|| (OutPoint { txid, vout }, coin.to_coin()))
     })
 }
 
@@ -243,14 +238,8 @@ impl CoinChanges {
             next = next.saturating_sub(spending.coins.iter().len());
             let inputs = spending.inputs().filter_map(|(input, coin)| Some((input, coin?)));
             for (number, (input, coin)) in inputs.enumerate() {
-                let coin = Coin {
-                    value: coin.value,
-                    height: coin.height,
-                    is_coinbase: coin.is_coinbase,
-                    script_pubkey: coin.script_pubkey.into(),
-                };
                 let time = feed.coin_times.get(next + number).copied();
-                self.come.insert(input.previous_output(), (coin, time));
+                self.come.insert(input.previous_output(), (coin.to_coin(), time));
             }
         }
     }

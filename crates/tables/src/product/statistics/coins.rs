@@ -91,13 +91,7 @@ impl Coins {
                 if is_unspendable(output.script_pubkey()) || (!inside.is_empty() && inside.remove(&outpoint)) {
                     continue;
                 }
-                let coin = CoinRef {
-                    value: output.value(),
-                    height: of.height,
-                    is_coinbase,
-                    script_pubkey: output.script_pubkey(),
-                };
-                self.made.push(&outpoint, coin);
+                self.made.push(&outpoint, output.coin(of.height, is_coinbase));
             }
         }
         if !inside.is_empty() {
