@@ -130,16 +130,12 @@ impl ChainBlocks {
             self.copies.retain(|copy| copy.height <= height);
             return Some(self);
         }
-        let mut blocks = Self::up_to(self.index, id);
-        blocks.files = self.files;
-        blocks.last_folder = self.last_folder;
-        blocks.undo = self.undo;
-        blocks.wholeness = self.wholeness;
-        blocks.deep = self.deep;
-        blocks.is_connected = self.is_connected;
-        blocks.rekeyed = self.rekeyed;
-        blocks.unopened = self.unopened;
-        blocks.unopened_blocks = self.unopened_blocks;
+        let mut blocks = Self {
+            chain: chain_up_to(&self.index, id),
+            copies: Vec::new(),
+            rev_files: RevFiles::default(),
+            ..self
+        };
         blocks.find_copies();
         Some(blocks)
     }
@@ -192,10 +188,8 @@ impl ChainBlocks {
     }
 
     fn up_to(index: HeaderIndex, tip: BlockId) -> Self {
-        let height = index.entry(tip).height;
-        let ancestors = (0..=height).filter_map(|height| index.ancestor(tip, height));
         Self {
-            chain: ancestors.collect(),
+            chain: chain_up_to(&index, tip),
             index,
             files: BlockFiles::new(),
             copies: Vec::new(),
@@ -544,4 +538,10 @@ impl ChainBlocks {
     pub fn params(&self) -> &Params {
         self.index.params()
     }
+}
+
+/// The blocks of an index up to one of them, by height.
+fn chain_up_to(index: &HeaderIndex, tip: BlockId) -> Vec<BlockId> {
+    let heights = 0..=index.entry(tip).height;
+    heights.filter_map(|height| index.ancestor(tip, height)).collect()
 }

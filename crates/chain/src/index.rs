@@ -16,7 +16,7 @@ pub use entry::Entry;
 
 use blockmill_block::{BlockHash, Header};
 use blockmill_blockfiles::Position;
-use blockmill_coins::UndoPosition;
+use blockmill_coins::{Tip, UndoPosition};
 use blockmill_rules::header::{self, Ancestor, Ancestry, HeaderContext, MEDIAN_TIME_SPAN};
 use blockmill_rules::target::block_work;
 use blockmill_rules::{Params, Reject};
@@ -96,6 +96,15 @@ impl HeaderIndex {
     /// The first block.
     pub fn genesis(&self) -> BlockId {
         BlockId::GENESIS
+    }
+
+    /// Hash and height of a block.
+    pub fn tip_at(&self, id: BlockId) -> Tip {
+        let entry = self.entry(id);
+        Tip {
+            hash: entry.hash,
+            height: entry.height,
+        }
     }
 
     /// All blocks, in the order in which their headers came.

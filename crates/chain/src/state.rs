@@ -111,11 +111,7 @@ impl ChainState {
 
     /// The tip in the form of the store.
     pub fn tip(&self) -> Tip {
-        let entry = self.index.entry(self.tip_id());
-        Tip {
-            hash: entry.hash,
-            height: entry.height,
-        }
+        self.index.tip_at(self.tip_id())
     }
 
     /// Height of the tip.

@@ -48,11 +48,7 @@ impl ChainBlocks {
 
     /// Returns the last block of the chain.
     pub fn tip(&self) -> Tip {
-        let entry = self.index.entry(self.tip_id());
-        Tip {
-            hash: entry.hash,
-            height: entry.height,
-        }
+        self.index.tip_at(self.tip_id())
     }
 
     fn tip_id(&self) -> BlockId {

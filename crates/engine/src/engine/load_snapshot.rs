@@ -192,10 +192,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         }
         let index = self.chain.index();
         let base = find_base(index, &reader.metadata().base)?;
-        let tip = Tip {
-            hash: index.entry(base).hash,
-            height: index.entry(base).height,
-        };
+        let tip = index.tip_at(base);
         let known = known_snapshots(index.params().network)
             .iter()
             .find(|known| known.base == tip.hash);
