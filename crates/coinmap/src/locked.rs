@@ -14,15 +14,6 @@ pub struct LockedShard<'m> {
     difference: Difference,
 }
 
-impl std::fmt::Debug for LockedShard<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("LockedShard")
-            .field("number", &self.number)
-            .finish_non_exhaustive()
-    }
-}
-
 impl CoinMap {
     /// Locks a shard, for many changes in a row by one thread. Other threads wait for it.
     ///
@@ -104,15 +95,6 @@ impl LockedShard<'_> {
 pub struct ReadShard<'m> {
     number: usize,
     shard: RwLockReadGuard<'m, Shard>,
-}
-
-impl std::fmt::Debug for ReadShard<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("ReadShard")
-            .field("number", &self.number)
-            .finish_non_exhaustive()
-    }
 }
 
 impl ReadShard<'_> {
