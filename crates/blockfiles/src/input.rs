@@ -7,14 +7,13 @@
 use crate::FileError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use std::error::Error;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use thiserror::Error;
 
 /// The path of standard input.
 const STANDARD_INPUT: &str = "/dev/stdin";
@@ -26,16 +25,9 @@ const PATIENCE: Timespec = Timespec {
 };
 
 /// The error of a read that was asked to stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("stopped before the end")]
 struct StopAsked;
-
-impl fmt::Display for StopAsked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("stopped before the end")
-    }
-}
-
-impl Error for StopAsked {}
 
 /// Input that is read once.
 ///
