@@ -74,7 +74,7 @@ pub use critical_section::{CriticalGuard, CriticalSection};
 pub use critical_section::{Mutex, MutexGuard, RawCriticalSection};
 pub use event::{AutoResetEvent, ManualResetEvent};
 pub use padding::CachePadded;
-pub use semaphore::{OwnedPermit, Permit, PermitOverflow, Semaphore};
+pub use semaphore::{OwnedPermit, Permit, PermitOf, PermitOverflow, Semaphore};
 
 #[cfg(all(test, blockmill_loom))]
 mod tests;

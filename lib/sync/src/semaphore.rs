@@ -101,7 +101,7 @@ use waiter::{Attempt, Waiter};
 mod permit;
 mod waiter;
 
-pub use permit::{OwnedPermit, Permit};
+pub use permit::{OwnedPermit, Permit, PermitOf};
 
 /// A waiter that has waited for this long is starving.
 pub const STARVING_AFTER: Duration = Duration::from_millis(1);

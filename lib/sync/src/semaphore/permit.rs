@@ -3,6 +3,7 @@
 use super::Semaphore;
 #[cfg(not(blockmill_loom))]
 use crate::wait::Deadline;
+use std::ops::Deref;
 use std::sync::Arc;
 #[cfg(not(blockmill_loom))]
 use std::time::Duration;
@@ -20,32 +21,7 @@ use std::time::Duration;
 /// second.forget();
 /// assert_eq!(semaphore.permits(), 1);
 /// ```
-#[derive(Debug)]
-#[must_use = "dropping the permit releases it"]
-pub struct Permit<'a> {
-    semaphore: &'a Semaphore,
-    count: u32,
-}
-
-impl Permit<'_> {
-    /// Number of permits.
-    pub fn count(&self) -> u32 {
-        self.count
-    }
-
-    /// Drops the permits without releasing them: the semaphore has so many fewer.
-    pub fn forget(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Permit<'_> {
-    fn drop(&mut self) {
-        // There is room for permits that were taken. If callers released more than they took, the
-        // semaphore is full, and some permits fewer do no harm.
-        let _ = self.semaphore.release(self.count);
-    }
-}
+pub type Permit<'a> = PermitOf<&'a Semaphore>;
 
 /// Permits that keep their semaphore alive, so they can go to another thread or into a struct.
 /// Dropping them releases them.
@@ -67,14 +43,17 @@ impl Drop for Permit<'_> {
 /// let bytes: usize = reader.join().unwrap();
 /// assert_eq!((bytes, room.permits()), (11, 100));
 /// ```
+pub type OwnedPermit = PermitOf<Arc<Semaphore>>;
+
+/// A [`Permit`] or an [`OwnedPermit`].
 #[derive(Debug)]
 #[must_use = "dropping the permit releases it"]
-pub struct OwnedPermit {
-    semaphore: Arc<Semaphore>,
+pub struct PermitOf<S: Deref<Target = Semaphore>> {
+    semaphore: S,
     count: u32,
 }
 
-impl OwnedPermit {
+impl<S: Deref<Target = Semaphore>> PermitOf<S> {
     /// Number of permits.
     pub fn count(&self) -> u32 {
         self.count
@@ -86,9 +65,10 @@ impl OwnedPermit {
     }
 }
 
-impl Drop for OwnedPermit {
+impl<S: Deref<Target = Semaphore>> Drop for PermitOf<S> {
     fn drop(&mut self) {
-        // As for `Permit`.
+        // There is room for permits that were taken. If callers released more than they took, the
+        // semaphore is full, and some permits fewer do no harm.
         let _ = self.semaphore.release(self.count);
     }
 }
@@ -150,11 +130,11 @@ impl Semaphore {
     }
 
     fn taken(&self, count: u32) -> Permit<'_> {
-        Permit { semaphore: self, count }
+        PermitOf { semaphore: self, count }
     }
 
     fn taken_owned(self: &Arc<Self>, count: u32) -> OwnedPermit {
-        OwnedPermit {
+        PermitOf {
             semaphore: Arc::clone(self),
             count,
         }
