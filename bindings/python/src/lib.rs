@@ -26,16 +26,8 @@ use pyo3::prelude::*;
 /// Native parts of the package `blockmill`.
 #[pymodule]
 fn _blockmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let py = module.py();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("BlockmillError", py.get_type::<reports::BlockmillError>())?;
-    module.add("UsageError", py.get_type::<reports::UsageError>())?;
-    module.add("FileError", py.get_type::<reports::FileError>())?;
-    module.add("KeyFileError", py.get_type::<reports::KeyFileError>())?;
-    module.add("PartError", py.get_type::<reports::PartError>())?;
-    module.add("IncompleteError", py.get_type::<reports::IncompleteError>())?;
-    module.add("CursorError", py.get_type::<reports::CursorError>())?;
-    module.add("DecodeError", py.get_type::<reports::DecodeError>())?;
+    reports::add_errors(module)?;
     module.add_class::<key::Key>()?;
     module.add_class::<chain::Chain>()?;
     module.add_class::<set::Set>()?;

@@ -6,49 +6,28 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-create_exception!(
-    blockmill,
-    BlockmillError,
-    PyException,
-    "What all errors of this package are."
-);
-create_exception!(blockmill, UsageError, BlockmillError, "An argument cannot be used.");
-create_exception!(
-    blockmill,
-    FileError,
-    BlockmillError,
-    "A file, a snapshot or a data directory cannot be read or written."
-);
-create_exception!(
-    blockmill,
-    KeyFileError,
-    BlockmillError,
-    "A key file cannot be read or written, is none, or others can read it."
-);
-create_exception!(
-    blockmill,
-    IncompleteError,
-    BlockmillError,
-    "Block files do not hold a whole chain."
-);
-create_exception!(
-    blockmill,
-    CursorError,
-    BlockmillError,
-    "A feed cannot go on from a cursor: begin anew."
-);
-create_exception!(
-    blockmill,
-    DecodeError,
-    BlockmillError,
-    "Bytes are no block, no transaction or no undo data."
-);
-create_exception!(
-    blockmill,
-    PartError,
-    BlockmillError,
-    "Bytes are no part of this run, or parts do not join."
-);
+macro_rules! errors {
+    ($($name:ident: $base:ty, $doc:literal;)+) => {
+        $(create_exception!(blockmill, $name, $base, $doc);)+
+
+        /// Adds the types of all errors to the module.
+        pub(crate) fn add_errors(module: &Bound<'_, PyModule>) -> PyResult<()> {
+            $(module.add(stringify!($name), module.py().get_type::<$name>())?;)+
+            Ok(())
+        }
+    };
+}
+
+errors! {
+    BlockmillError: PyException, "What all errors of this package are.";
+    UsageError: BlockmillError, "An argument cannot be used.";
+    FileError: BlockmillError, "A file, a snapshot or a data directory cannot be read or written.";
+    KeyFileError: BlockmillError, "A key file cannot be read or written, is none, or others can read it.";
+    IncompleteError: BlockmillError, "Block files do not hold a whole chain.";
+    CursorError: BlockmillError, "A feed cannot go on from a cursor: begin anew.";
+    DecodeError: BlockmillError, "Bytes are no block, no transaction or no undo data.";
+    PartError: BlockmillError, "Bytes are no part of this run, or parts do not join.";
+}
 
 pub(crate) fn usage(why: impl Into<String>) -> PyErr {
     UsageError::new_err(why.into())
