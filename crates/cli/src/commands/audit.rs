@@ -1,7 +1,7 @@
 //! `blockmill audit`.
 
 use crate::arguments::audit::{
-    AuditArguments, AuditCommand, AuditKeyArguments, AuditMergeArguments, AuditPartArguments,
+    AuditArguments, AuditCommand, AuditKeyArguments, AuditMergeArguments, AuditPartArguments, AuditWork,
 };
 use crate::arguments::params_of;
 use crate::commands::{open_newest, threads};
@@ -29,23 +29,34 @@ const SHOWN_MAX: usize = 20;
 
 pub(crate) fn run(arguments: &AuditArguments) -> Result<u8, Failure> {
     match &arguments.command {
-        None => whole(arguments),
+        None => with_page(&arguments.work, |stop, threads, live| {
+            whole(arguments, stop, threads, live)
+        }),
         Some(AuditCommand::Key(arguments)) => key(arguments),
-        Some(AuditCommand::Part(arguments)) => part(arguments),
+        Some(AuditCommand::Part(arguments)) => with_page(&arguments.work, |stop, threads, live| {
+            part(arguments, stop, threads, live)
+        }),
         Some(AuditCommand::Merge(arguments)) => merged(arguments),
     }
 }
 
-fn whole(arguments: &AuditArguments) -> Result<u8, Failure> {
-    let (stop, threads) = (signals::stop_flag()?, threads(arguments.work.par));
-    let command = page_of(threads, &stop);
-    arguments
-        .work
-        .page
-        .during(&command, |live| whole_with(arguments, &stop, threads, live))
+/// Does the work of an audit, and serves its figures meanwhile if that is asked for.
+fn with_page(
+    work: &AuditWork,
+    audit: impl FnOnce(&Arc<AtomicBool>, usize, Option<Live>) -> Result<u8, Failure>,
+) -> Result<u8, Failure> {
+    let (stop, threads) = (signals::stop_flag()?, threads(work.par));
+    let command = http::Command {
+        name: "audit",
+        threads,
+        cache_bytes_max: None,
+        data: None,
+        stop: &stop,
+    };
+    work.page.during(&command, |live| audit(&stop, threads, live))
 }
 
-fn whole_with(
+fn whole(
     arguments: &AuditArguments,
     stop: &Arc<AtomicBool>,
     threads: usize,
@@ -84,17 +95,6 @@ fn whole_with(
     say(&report, said.as_deref(), arguments.json, start)
 }
 
-/// What a page says of an audit before it begins.
-fn page_of(threads: usize, stop: &Arc<AtomicBool>) -> http::Command<'_> {
-    http::Command {
-        name: "audit",
-        threads,
-        cache_bytes_max: None,
-        data: None,
-        stop,
-    }
-}
-
 fn key(arguments: &AuditKeyArguments) -> Result<u8, Failure> {
     let key = Key::draw()?;
     key.write(&arguments.file)?;
@@ -103,16 +103,7 @@ fn key(arguments: &AuditKeyArguments) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn part(arguments: &AuditPartArguments) -> Result<u8, Failure> {
-    let (stop, threads) = (signals::stop_flag()?, threads(arguments.work.par));
-    let command = page_of(threads, &stop);
-    arguments
-        .work
-        .page
-        .during(&command, |live| part_with(arguments, &stop, threads, live))
-}
-
-fn part_with(
+fn part(
     arguments: &AuditPartArguments,
     stop: &Arc<AtomicBool>,
     threads: usize,
