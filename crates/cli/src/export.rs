@@ -6,7 +6,7 @@
 //! - [`partitions`]: a table in a folder;
 //! - `database` (feature `tables`): tables in a SQLite database that goes on;
 //! - [`manifest`]: what there is of a table that goes on, [`kept`]: what of it is still true;
-//! - `parquet` and `sqlite` (feature `tables`), [`text`]: the formats;
+//! - `parquet` and `sqlite` (feature `tables`): formats that are no text;
 //! - [`table`]: a table from its first row to its last;
 //! - [`target`]: the file that the table is written to.
 
@@ -23,4 +23,3 @@ pub(crate) mod partitions;
 pub(crate) mod sqlite;
 pub(crate) mod table;
 pub(crate) mod target;
-pub(crate) mod text;

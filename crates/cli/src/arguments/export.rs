@@ -121,6 +121,25 @@ pub(crate) struct ExportCoinsArguments {
     pub(crate) force: Force,
 }
 
+// No words of its own: they would become those of the command.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ChainArguments {
+    /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only without a data
+    /// directory
+    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK", value_parser = network())]
+    network: Option<Network>,
+    /// Challenge of a custom signet, in hex; implies --network signet
+    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
+    signet_challenge: Option<HexBytes>,
+}
+
+impl ChainArguments {
+    /// The chain that they name, if they name one.
+    pub(crate) fn id(&self) -> Result<Option<ChainId>, Failure> {
+        chain_of(self.network, self.signet_challenge.as_ref())
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ExportHintsArguments {
     /// Data directory: its set, and the blocks that it was made from
@@ -130,13 +149,8 @@ pub(crate) struct ExportHintsArguments {
     /// too; with rev*.dat files beside them, they need no data directory
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub(crate) blocks: Vec<PathBuf>,
-    /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only without a data
-    /// directory
-    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK", value_parser = network())]
-    network: Option<Network>,
-    /// Challenge of a custom signet, in hex; implies --network signet
-    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
-    signet_challenge: Option<HexBytes>,
+    #[command(flatten)]
+    pub(crate) chain: ChainArguments,
     /// Which outputs are unspent after the block of this height [default: the tip]
     #[arg(long, value_name = "HEIGHT")]
     pub(crate) at: Option<u32>,
@@ -151,18 +165,12 @@ pub(crate) struct ExportHintsArguments {
 }
 
 impl ExportHintsArguments {
-    /// The chain that they name, if they name one.
-    pub(crate) fn chain(&self) -> Result<Option<ChainId>, Failure> {
-        chain_of(self.network, self.signet_challenge.as_ref())
-    }
-
     /// The pass over block files that they ask for, where there is no data directory.
     pub(crate) fn pass(&self) -> PassArguments {
         PassArguments {
             blocks: self.blocks.clone(),
             data: None,
-            network: self.network,
-            signet_challenge: self.signet_challenge.clone(),
+            chain: self.chain.clone(),
             from: None,
             to: self.at,
             out: self.out.clone(),
@@ -191,13 +199,8 @@ pub(crate) struct PassArguments {
     /// Data directory: its chain and its undo data, and the block files that it was made from
     #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: Option<PathBuf>,
-    /// Network: bitcoin, testnet3, testnet4, signet or regtest; needed only without a data
-    /// directory
-    #[arg(long, value_name = "NAME", env = "BLOCKMILL_NETWORK", value_parser = network())]
-    pub(crate) network: Option<Network>,
-    /// Challenge of a custom signet, in hex; implies --network signet
-    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
-    pub(crate) signet_challenge: Option<HexBytes>,
+    #[command(flatten)]
+    pub(crate) chain: ChainArguments,
     /// Height of the first block [default: 0; with --append that of the table]
     #[arg(long, value_name = "HEIGHT")]
     pub(crate) from: Option<u32>,

@@ -323,14 +323,16 @@ impl Manifest {
         }
     }
 
+    /// The number of partitions that are deeper than `depth` blocks.
+    fn count_deep(&self, depth: u32) -> usize {
+        let height = self.partitions.last().map_or(0, |last| last.to.saturating_sub(depth));
+        self.partitions.partition_point(|partition| partition.to <= height)
+    }
+
     /// Takes the states out of partitions that are too deep to be the last one after a
     /// reorganisation. Of those deeper than `depth` blocks, the last one keeps its state.
     pub(crate) fn forget_states(&mut self, depth: u32) {
-        let Some(last) = self.partitions.last() else {
-            return;
-        };
-        let height = last.to.saturating_sub(depth);
-        let deep = self.partitions.partition_point(|partition| partition.to <= height);
+        let deep = self.count_deep(depth);
         let forgotten = self.partitions.get_mut(..deep.saturating_sub(1)).unwrap_or_default();
         forgotten.iter_mut().for_each(|partition| partition.state = None);
     }
@@ -339,11 +341,7 @@ impl Manifest {
     /// state of the last one of them.
     #[cfg(feature = "tables")]
     pub(crate) fn join_deep(&mut self, depth: u32) {
-        let Some(last) = self.partitions.last() else {
-            return;
-        };
-        let height = last.to.saturating_sub(depth);
-        let deep = self.partitions.partition_point(|partition| partition.to <= height);
+        let deep = self.count_deep(depth);
         let mut joined: Vec<Partition> = self.partitions.drain(..deep).collect();
         let Some(mut last) = joined.pop() else {
             return;

@@ -2,14 +2,11 @@
 //! columns of a group are encoded by the thread that has its rows.
 
 use crate::export::metadata::Metadata;
-use crate::export::table::{Memory, Rows};
+use crate::export::table::Memory;
 use crate::export::target::{self, Target};
 use crate::failure::Failure;
-use crate::progress::EngineMeter;
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use blockmill_tables::column::fields_and_values;
-use blockmill_tables::transaction_row::TransactionRow;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, ZstdLevel};
@@ -135,31 +132,4 @@ impl ParquetWriter {
     pub(crate) fn end(self) -> Result<Target, Failure> {
         self.file.into_inner().map_err(failed(self.path.as_deref()))
     }
-}
-
-/// Writes a Parquet file. Returns the number of rows, and the length of the file, where there is
-/// one.
-pub(crate) fn write_parquet<S: Rows<Row = TransactionRow>>(
-    rows: &S,
-    target: Target,
-    metadata: &Metadata,
-    meter: &mut EngineMeter,
-) -> Result<(u64, Option<u64>), Failure> {
-    // The columns of no rows have the names and the types of all.
-    let (fields, _) = fields_and_values(TransactionRow::columns(&[]).map_err(ParquetError::from)?);
-    let (schema, without_dictionary) = (Schema::new(fields), TransactionRow::WITHOUT_DICTIONARY);
-    let encoder = ColumnEncoder::new(schema.clone(), without_dictionary)?;
-    let mut writer = ParquetWriter::open(target, schema, without_dictionary, metadata)?;
-    let encode = |rows: &mut dyn Iterator<Item = TransactionRow>| {
-        let rows: Vec<TransactionRow> = rows.collect();
-        let batch = TransactionRow::columns(&rows).and_then(|columns| {
-            let (_, values) = fields_and_values(columns);
-            RecordBatch::try_new(Arc::clone(encoder.schema()), values)
-        });
-        // The columns have copies, and rows take more memory.
-        drop(rows);
-        encoder.encode(&batch.map_err(ParquetError::from)?)
-    };
-    let rows = rows.run(meter, &encode, &mut |encoded| writer.add(encoded))?;
-    Ok((rows, writer.end()?.complete()?))
 }

@@ -3,15 +3,25 @@
 use super::pass::{self, Asked, OfRun, Pass};
 use crate::arguments::export::{ExportBlocksArguments, NestedFormat};
 #[cfg(feature = "tables")]
-use crate::export::parquet::write_parquet;
-use crate::export::table::{Convert, Memory, Rows, Written, write_lines};
+use crate::export::parquet::{ColumnEncoder, ParquetWriter};
+use crate::export::table::{Memory, Written};
 use crate::export::target::{Target, format_of};
-use crate::export::text;
 use crate::failure::Failure;
 use crate::progress::EngineMeter;
+#[cfg(feature = "tables")]
+use arrow_array::RecordBatch;
+#[cfg(feature = "tables")]
+use arrow_schema::Schema;
+#[cfg(feature = "tables")]
+use blockmill_tables::column::fields_and_values;
 use blockmill_tables::pass::Portion;
 use blockmill_tables::transaction_row::{BlockRow, TransactionFields, TransactionRow, memory_of_row};
+#[cfg(feature = "tables")]
+use parquet::errors::ParquetError;
+use std::io;
 use std::ops::RangeInclusive;
+#[cfg(feature = "tables")]
+use std::sync::Arc;
 
 /// What the ending of a name says of the format.
 const ENDINGS: &[(&str, NestedFormat)] = &[
@@ -19,6 +29,9 @@ const ENDINGS: &[(&str, NestedFormat)] = &[
     ("parquet", NestedFormat::Parquet),
     ("jsonl", NestedFormat::Jsonl),
 ];
+
+/// Turns rows into a piece of the table.
+type Convert<'a, T> = &'a (dyn Fn(Vec<TransactionRow>) -> Result<T, Failure> + Sync);
 
 /// The transactions that are exported.
 struct Transactions<'a> {
@@ -31,14 +44,14 @@ impl Transactions<'_> {
     fn pieces<T: Memory>(
         &self,
         heights: RangeInclusive<u32>,
-        convert: Convert<'_, TransactionRow, T>,
+        convert: Convert<'_, T>,
     ) -> Result<OfRun<Vec<T>>, Failure> {
         let pass = self.pass;
         let (mut pieces, mut rows) = (Vec::new(), Vec::new());
         let (mut count, mut memory) = (0, 0);
         let mut convert = |rows: &mut Vec<TransactionRow>| {
             count += rows.len() as u64;
-            pieces.push(convert(&mut std::mem::take(rows).into_iter())?);
+            pieces.push(convert(std::mem::take(rows))?);
             Ok::<_, Failure>(())
         };
         for read in pass.blocks.iter(heights) {
@@ -66,15 +79,13 @@ impl Transactions<'_> {
             transactions: count,
         })
     }
-}
 
-impl Rows for Transactions<'_> {
-    type Row = TransactionRow;
-
+    /// Converts all rows, many at a time, on several threads, and gives the pieces to `take`, in
+    /// order. Returns the number of rows.
     fn run<T: Send + Memory>(
         &self,
         meter: &mut EngineMeter,
-        convert: Convert<'_, TransactionRow, T>,
+        convert: Convert<'_, T>,
         take: &mut dyn FnMut(T) -> Result<(), Failure>,
     ) -> Result<u64, Failure> {
         let &Self { pass, portion } = self;
@@ -82,6 +93,44 @@ impl Rows for Transactions<'_> {
         let mut take = |_, pieces: Vec<T>| pieces.into_iter().try_for_each(&mut *take);
         pass.run(std::slice::from_ref(&pass.heights), portion, meter, &convert, &mut take)
     }
+
+    /// Writes lines of JSON. Returns the number of rows, and the length of the file, where there is
+    /// one.
+    fn write_lines(&self, mut target: Target, meter: &mut EngineMeter) -> Result<(u64, Option<u64>), Failure> {
+        let rows = self.run(meter, &jsonl, &mut |lines: Vec<u8>| target.write_piece(&lines))?;
+        Ok((rows, target.complete()?))
+    }
+
+    /// As [`write_lines`](Self::write_lines), a Parquet file.
+    #[cfg(feature = "tables")]
+    fn write_parquet(&self, target: Target, meter: &mut EngineMeter) -> Result<(u64, Option<u64>), Failure> {
+        // The columns of no rows have the names and the types of all.
+        let (fields, _) = fields_and_values(TransactionRow::columns(&[]).map_err(ParquetError::from)?);
+        let (schema, without_dictionary) = (Schema::new(fields), TransactionRow::WITHOUT_DICTIONARY);
+        let encoder = ColumnEncoder::new(schema.clone(), without_dictionary)?;
+        let mut writer = ParquetWriter::open(target, schema, without_dictionary, &self.pass.metadata()?)?;
+        let encode = |rows: Vec<TransactionRow>| {
+            let batch = TransactionRow::columns(&rows).and_then(|columns| {
+                let (_, values) = fields_and_values(columns);
+                RecordBatch::try_new(Arc::clone(encoder.schema()), values)
+            });
+            // The columns have copies, and rows take more memory.
+            drop(rows);
+            encoder.encode(&batch.map_err(ParquetError::from)?)
+        };
+        let rows = self.run(meter, &encode, &mut |encoded| writer.add(encoded))?;
+        Ok((rows, writer.end()?.complete()?))
+    }
+}
+
+/// Rows as lines of JSON.
+fn jsonl(rows: Vec<TransactionRow>) -> Result<Vec<u8>, Failure> {
+    let mut lines = Vec::new();
+    for row in rows {
+        serde_json::to_writer(&mut lines, &row).map_err(io::Error::from)?;
+        lines.push(b'\n');
+    }
+    Ok(lines)
 }
 
 pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
@@ -102,16 +151,9 @@ pub(crate) fn run(arguments: &ExportBlocksArguments) -> Result<u8, Failure> {
         let transactions = Transactions { pass, portion };
         let (rows, bytes) = match format {
             #[cfg(feature = "tables")]
-            NestedFormat::Parquet => write_parquet(&transactions, target, &pass.metadata()?, meter),
-            NestedFormat::Jsonl => write_lines(&transactions, target, meter, &text::jsonl),
+            NestedFormat::Parquet => transactions.write_parquet(target, meter),
+            NestedFormat::Jsonl => transactions.write_lines(target, meter),
         }?;
-        Ok(vec![Written {
-            row: "transaction",
-            rows,
-            out: out.clone(),
-            bytes,
-            added: None,
-            files: None,
-        }])
+        Ok(vec![Written::whole("transaction", rows, out.clone(), bytes)])
     })
 }

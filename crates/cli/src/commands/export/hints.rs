@@ -271,7 +271,7 @@ fn of_data(arguments: &ExportHintsArguments, data: &Path) -> Result<u8, Failure>
     let sources = &arguments.blocks;
     let at = arguments.at.map(|height| Earlier { height, sources });
     let set = open_set_at(data, at, &stop, &mut meter)?;
-    pass::check_chain(&set, data, arguments.chain()?)?;
+    pass::check_chain(&set, data, arguments.chain.id()?)?;
     let mut blocks = set.blocks()?;
     if !blocks.add_files(sources, &stop, &mut meter)? {
         return Err(Failure::Stopped(out.clone()));
@@ -322,14 +322,7 @@ fn of_files(arguments: &ExportHintsArguments) -> Result<u8, Failure> {
             check_stop: &|| pass.check_stop(),
         };
         let (rows, bytes) = source.write_all(arguments, meter)?;
-        Ok(vec![Written {
-            row: "hint",
-            rows,
-            out: arguments.out.clone(),
-            bytes,
-            added: None,
-            files: None,
-        }])
+        Ok(vec![Written::whole("hint", rows, arguments.out.clone(), bytes)])
     })
 }
 

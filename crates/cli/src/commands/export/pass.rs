@@ -1,6 +1,5 @@
 //! A pass over the blocks of a chain, with the coins that they spend.
 
-use crate::arguments::chain_of;
 use crate::arguments::export::PassArguments;
 use crate::commands::{cores, open_newest};
 use crate::export::metadata::{Metadata, Origin};
@@ -137,7 +136,7 @@ impl Pass<'_> {
 fn open(asked: &Asked<'_>, stop: &AtomicBool, meter: &mut EngineMeter) -> Result<(ChainBlocks, Network), Failure> {
     let arguments = asked.arguments;
     let stopped = || (asked.stopped)(arguments.out.clone());
-    let chain_id = chain_of(arguments.network, arguments.signet_challenge.as_ref())?;
+    let chain_id = arguments.chain.id()?;
     let Some(data) = &arguments.data else {
         let Some(chain_id) = chain_id else {
             return Err(Failure::Usage("--blocks without --data needs --network".to_owned()));

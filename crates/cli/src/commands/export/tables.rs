@@ -258,16 +258,8 @@ impl Tables<'_> {
         if let Some(database) = self.database {
             return database.written(growing, &self.pass.metadata()?);
         }
-        let complete = |(row, rows, out, target): (_, _, _, Target)| {
-            Ok(Written {
-                row,
-                rows,
-                out,
-                bytes: target.complete()?,
-                added: None,
-                files: None,
-            })
-        };
+        let complete =
+            |(row, rows, out, target): (_, _, _, Target)| Ok(Written::whole(row, rows, out, target.complete()?));
         let files: AllWritten = ended.into_iter().map(complete).collect();
         written.extend(files?);
         Ok(written)
