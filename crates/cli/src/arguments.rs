@@ -18,8 +18,7 @@ use self::follow::{FeedArguments, FollowArguments};
 #[cfg(feature = "postgres")]
 use self::mirror::MirrorArguments;
 pub(crate) use self::shared::{
-    DataArguments, EngineArguments, Force, FromFilesArguments, SetArguments, chain_of, is_standard, or_standard_input,
-    params_of,
+    DataArguments, EngineArguments, Force, FromFilesArguments, SetArguments, is_standard, or_standard_input, params_of,
 };
 pub(crate) use self::values::{Endpoint, HexBytes, SignaturesArgument};
 use self::values::{HashesArgument, network, parse_hex, parse_mebibytes, parse_threads};
@@ -84,7 +83,7 @@ pub(crate) enum Command {
     /// Print figures and hashes of the UTXO set
     Stats(StatsArguments),
     /// Print how far a data directory is, at once
-    Status(StatusArguments),
+    Status(LookArguments),
     /// Print single coins of the UTXO set
     Coin(CoinArguments),
     /// Print the coins of addresses, descriptors and scripts, and their sum
@@ -97,7 +96,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
     /// Check a data directory, and say what is damaged
-    Doctor(DoctorArguments),
+    Doctor(LookArguments),
     /// Write a deterministic signed regtest chain as block files
     #[cfg(feature = "generate")]
     Generate(GenerateArguments),
@@ -182,7 +181,7 @@ pub(crate) struct VerifyArguments {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct StatusArguments {
+pub(crate) struct LookArguments {
     /// Data directory
     #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
     pub(crate) data: PathBuf,
@@ -300,16 +299,6 @@ impl LoadArguments {
             },
         }
     }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DoctorArguments {
-    /// Data directory
-    #[arg(long, value_name = "DIR", env = "BLOCKMILL_DATA")]
-    pub(crate) data: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// The most inputs and coins that a chain is generated with: ten times the main network's. Sums of

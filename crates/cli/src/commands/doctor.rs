@@ -1,7 +1,7 @@
 //! `blockmill doctor`.
 
 use crate::advice;
-use crate::arguments::DoctorArguments;
+use crate::arguments::LookArguments;
 use crate::failure::Failure;
 use crate::feed::exec;
 use crate::output;
@@ -20,7 +20,7 @@ const DETAIL_AT: usize = 26;
 /// Columns by which their further lines are indented on a terminal.
 const INDENT: usize = 4;
 
-pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
+pub(crate) fn run(arguments: &LookArguments) -> Result<u8, Failure> {
     let stop = signals::stop_flag()?;
     let mut meter = EngineMeter::new();
     let mut findings = doctor::examine(&arguments.data, &stop, &mut meter)?;

@@ -1,6 +1,6 @@
 //! `blockmill status`.
 
-use crate::arguments::StatusArguments;
+use crate::arguments::LookArguments;
 use crate::failure::Failure;
 use crate::output::{Facts, bytes, grouped};
 use blockmill_datadir::Status;
@@ -17,7 +17,7 @@ struct WriterJson {
     command: Option<String>,
 }
 
-pub(crate) fn run(arguments: &StatusArguments) -> Result<u8, Failure> {
+pub(crate) fn run(arguments: &LookArguments) -> Result<u8, Failure> {
     let status = Status::of(&arguments.data)?;
     let store = match status.has_store {
         true => format!("{STORE}, {}", bytes(status.disk_bytes)),
