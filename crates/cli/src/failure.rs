@@ -15,6 +15,8 @@ use blockmill_datadir::snapshot::DumpSnapshotError;
 use blockmill_datadir::{FeedError, OpenError, PastError};
 use blockmill_engine::ConnectError;
 use blockmill_engine::engine::LoadSnapshotError;
+#[cfg(feature = "postgres")]
+use blockmill_mirror::{Fate, MirrorError};
 #[cfg(feature = "tables")]
 use parquet::errors::ParquetError;
 #[cfg(feature = "tables")]
@@ -71,26 +73,10 @@ pub(crate) enum Failure {
         #[source]
         error: rusqlite::Error,
     },
-    /// A database fails.
+    /// A mirror does not go on, by what is no other failure.
     #[cfg(feature = "postgres")]
-    #[error("{}", crate::sql_error::text(.0))]
-    Postgres(#[from] postgres::Error),
-    /// A server accepts a connection, and nothing follows.
-    #[cfg(feature = "postgres")]
-    #[error("{0}")]
-    Unanswered(String),
-    /// Another mirror has what is to be changed.
-    #[cfg(feature = "postgres")]
-    #[error("{0}")]
-    Busy(String),
-    /// The data directory is at an earlier block than the tables.
-    #[cfg(feature = "postgres")]
-    #[error("{0}")]
-    Behind(String),
-    /// A signal came before tables were at the tip.
-    #[cfg(feature = "postgres")]
-    #[error("stopped before the end; the same call goes on from there")]
-    StoppedMirror,
+    #[error(transparent)]
+    Mirror(MirrorError),
     /// Blocks cannot be connected.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -168,7 +154,7 @@ impl Failure {
             #[cfg(feature = "generate")]
             Self::Generate(error) => matches!(error, GenerateError::Stopped { .. }),
             #[cfg(feature = "postgres")]
-            Self::StoppedMirror => true,
+            Self::Mirror(MirrorError::Stopped) => true,
             #[cfg(feature = "tables")]
             Self::StoppedAppend(_) => true,
             Self::Stopped(_)
@@ -254,13 +240,7 @@ impl Failure {
             #[cfg(feature = "tables")]
             Self::Parquet(_) | Self::Arrow(_) | Self::Sqlite { .. } | Self::StoppedAppend(_) => 3,
             #[cfg(feature = "postgres")]
-            Self::Postgres(error) => crate::sql_error::fate(error).status(),
-            #[cfg(feature = "postgres")]
-            Self::Unanswered(_) | Self::Busy(_) => 4,
-            #[cfg(feature = "postgres")]
-            Self::Behind(_) => 2,
-            #[cfg(feature = "postgres")]
-            Self::StoppedMirror => 3,
+            Self::Mirror(error) => mirror_status(error),
             Self::Past(_)
             | Self::Feed(_)
             | Self::Stopped(_)
@@ -323,6 +303,32 @@ fn open_status(error: &OpenError) -> u8 {
         OpenError::Store(error) => store_status(error),
         OpenError::Locked { .. } => 4,
         _ => 3,
+    }
+}
+
+#[cfg(feature = "postgres")]
+fn mirror_status(error: &MirrorError) -> u8 {
+    match (error, error.fate()) {
+        (MirrorError::Behind(_), _) | (_, Some(Fate::Usage | Fate::Encoding)) => 2,
+        (MirrorError::Unanswered(_) | MirrorError::Busy(_), _) | (_, Some(Fate::Retry | Fate::Fatal)) => 4,
+        _ => 3,
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl From<MirrorError> for Failure {
+    fn from(error: MirrorError) -> Self {
+        match error {
+            MirrorError::Open(error) => error.into(),
+            MirrorError::Past(error) => error.into(),
+            MirrorError::Block(error) => error.into(),
+            MirrorError::Feed(error) => error.into(),
+            MirrorError::Store(error) => error.into(),
+            MirrorError::Io(error) => error.into(),
+            MirrorError::Corrupt(text) => Self::Corrupt(text),
+            MirrorError::Usage(text) => Self::Usage(text),
+            error => Self::Mirror(error),
+        }
     }
 }
 

@@ -21,8 +21,6 @@ mod http;
 #[path = "http_left_out.rs"]
 mod http;
 mod log;
-#[cfg(feature = "postgres")]
-mod mirror;
 mod orphans;
 mod output;
 mod plain;
@@ -30,8 +28,6 @@ mod progress;
 mod recent;
 mod service;
 mod signals;
-#[cfg(feature = "postgres")]
-mod sql_error;
 mod terminal;
 mod totals;
 mod trace;

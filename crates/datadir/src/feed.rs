@@ -20,6 +20,7 @@
 
 mod chain;
 pub mod request;
+pub mod watching;
 
 use crate::DataDir;
 use crate::chain_blocks::read_headers_from;

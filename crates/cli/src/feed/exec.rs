@@ -10,7 +10,6 @@
 
 use crate::failure::Failure;
 use crate::feed::follow;
-use crate::feed::watching::OwnWatch;
 use crate::log;
 use crate::orphans;
 use crate::signals;
@@ -19,6 +18,7 @@ use blockmill_blockfiles::disk::{Disk, SystemDisk};
 use blockmill_blockfiles::{FileError, read_regular};
 use blockmill_coins::Tip;
 use blockmill_datadir::doctor::{Findings, Health};
+use blockmill_datadir::feed::watching::OwnWatch;
 use blockmill_datadir::{Cursor, Feed, FeedBlock, FeedError, NoCursor};
 use blockmill_tables::event::Event;
 use rustix::process::{Pid, Signal, kill_process_group};

@@ -1,25 +1,26 @@
 //! Passwords from a file, as libpq reads them.
 
-use crate::log;
+use crate::witness::Witness;
+use blockmill_chain::Level;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// The lines of a password file. One that others may read is not used.
-pub(super) fn password_lines(path: &Path) -> Option<String> {
+pub(crate) fn password_lines(path: &Path, witness: &dyn Witness) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     if metadata.permissions().mode() & 0o077 != 0 {
         let path = path.display().to_string();
         let text = format!("{path}: others may read it, so its passwords are not used; chmod 600 it");
-        log::warning("password_file_open", &text, json!({"path": path}));
+        witness.line(Level::Warning, "password_file_open", &text, json!({"path": path}));
         return None;
     }
     fs::read_to_string(path).ok()
 }
 
 /// The password of a line of a password file, if it is for this host, port, database and user.
-pub(super) fn password_of_line(line: &str, login: [&str; 4]) -> Option<String> {
+pub(crate) fn password_of_line(line: &str, login: [&str; 4]) -> Option<String> {
     if line.starts_with('#') {
         return None;
     }
@@ -41,6 +42,7 @@ pub(super) fn password_of_line(line: &str, login: [&str; 4]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::witness::Mute;
 
     #[test]
     fn the_line_of_a_password_file_names_whom_it_is_for() {
@@ -66,10 +68,10 @@ mod tests {
         fs::write(&path, "*:*:*:*:secret\n").unwrap();
         let found = |mode| {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            password_lines(&path)
+            password_lines(&path, &Mute)
         };
         assert_eq!(found(0o640), None);
         assert!(found(0o600).is_some());
-        assert_eq!(password_lines(&folder.path().join("none")), None);
+        assert_eq!(password_lines(&folder.path().join("none"), &Mute), None);
     }
 }

@@ -3,10 +3,10 @@
 use blockmill_tables::batch::{Batch, Cell, ColumnType, Kind};
 
 /// What a copy begins with: the signature, no flags, no extension.
-pub(super) const HEAD: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+pub(crate) const HEAD: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
 /// What a copy ends with, in place of a number of columns.
-pub(super) const END: &[u8] = &(-1i16).to_be_bytes();
+pub(crate) const END: &[u8] = &(-1i16).to_be_bytes();
 
 /// The length that stands for no value.
 const NULL: [u8; 4] = (-1i32).to_be_bytes();
@@ -16,7 +16,7 @@ const SECONDS_TO_2000: i64 = 946_684_800;
 
 /// The type of a column. Whole numbers have 64 bits: those of 32 bits without a sign do not fit
 /// into 32 bits with one.
-pub(super) fn type_of(kind: Kind) -> &'static str {
+pub(crate) fn type_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Bool => "boolean",
         Kind::U32 | Kind::U64 | Kind::I64 => "bigint",
@@ -28,7 +28,7 @@ pub(super) fn type_of(kind: Kind) -> &'static str {
 }
 
 /// Rows as `COPY` takes them, without head and end.
-pub(super) fn tuples(rows: &Batch, columns: &[ColumnType]) -> Vec<u8> {
+pub(crate) fn tuples(rows: &Batch, columns: &[ColumnType]) -> Vec<u8> {
     let mut tuples = Vec::with_capacity(rows.memory());
     rows.for_each_row(|row| {
         tuples.extend((row.len() as i16).to_be_bytes());

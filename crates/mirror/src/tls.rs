@@ -1,6 +1,6 @@
 //! Encrypted connections, by the library that `psql` uses, with its meanings of `sslmode`.
 
-use crate::failure::Failure;
+use crate::error::MirrorError;
 use openssl::error::ErrorStack;
 use openssl::nid::Nid;
 use openssl::ssl::{SslConnector, SslConnectorBuilder, SslMethod, SslVerifyMode, SslVersion};
@@ -23,7 +23,7 @@ const SYSTEM_ROOTS: [&str; 4] = [
 
 /// What a server must prove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verify {
+pub(crate) enum Verify {
     /// Nothing: the connection is encrypted, against passive readers only.
     Nothing,
     /// That an authority has signed its certificate.
@@ -34,7 +34,7 @@ pub(super) enum Verify {
 
 /// The authorities whose signatures count.
 #[derive(Debug)]
-pub(super) enum Roots {
+pub(crate) enum Roots {
     /// Those that the system trusts.
     System,
     /// The certificates of a file in PEM.
@@ -43,8 +43,8 @@ pub(super) enum Roots {
 
 /// # Errors
 /// That no certificates of authorities can be read.
-pub(super) fn connector(verify: Verify, roots: &Roots) -> Result<MakeTlsConnector, Failure> {
-    let failed = |error: ErrorStack| Failure::Usage(format!("TLS: {error}"));
+pub(crate) fn connector(verify: Verify, roots: &Roots) -> Result<MakeTlsConnector, MirrorError> {
+    let failed = |error: ErrorStack| MirrorError::Usage(format!("TLS: {error}"));
     let mut builder = SslConnector::builder(SslMethod::tls()).map_err(failed)?;
     builder
         .set_min_proto_version(Some(SslVersion::TLS1_2))
@@ -69,7 +69,7 @@ pub(super) fn connector(verify: Verify, roots: &Roots) -> Result<MakeTlsConnecto
     Ok(connector)
 }
 
-fn trust(builder: &mut SslConnectorBuilder, roots: &Roots) -> Result<(), Failure> {
+fn trust(builder: &mut SslConnectorBuilder, roots: &Roots) -> Result<(), MirrorError> {
     let (place, read) = match roots {
         Roots::File(path) => {
             // Without the authorities of the system, which a new builder has.
@@ -92,7 +92,7 @@ fn trust(builder: &mut SslConnectorBuilder, roots: &Roots) -> Result<(), Failure
             .first()
             .and_then(|error| error.reason())
             .unwrap_or("unreadable");
-        Failure::Usage(format!(
+        MirrorError::Usage(format!(
             "{place} has no certificate of an authority ({why}); sslrootcert=FILE names one"
         ))
     })

@@ -5,15 +5,15 @@
 //! The indexes on heights find them: the whole of one that is BRIN. Coins have no such index, and
 //! need none: a block that comes again spends coins that are gone, or makes coins that are there.
 
-use super::schema::Schema;
-use super::state::State;
-use crate::arguments::mirror::MirrorTable;
-use crate::failure::Failure;
+use crate::error::MirrorError;
+use crate::schema::Schema;
+use crate::state::State;
+use crate::table::MirrorTable;
 use postgres::Client;
 
 /// # Errors
 /// That a table begins or ends with another block.
-pub(super) fn check_heights(client: &mut Client, schema: &Schema, state: &State) -> Result<(), Failure> {
+pub(crate) fn check_heights(client: &mut Client, schema: &Schema, state: &State) -> Result<(), MirrorError> {
     let (first, last) = (i64::from(state.from), i64::from(state.tip.height));
     let has_blocks = first <= last;
     let mut transaction = client.transaction()?;
@@ -32,7 +32,7 @@ pub(super) fn check_heights(client: &mut Client, schema: &Schema, state: &State)
             && (!has_blocks || has("=", first)? && has("=", last)?);
         if !is_whole {
             let (mirror, anew) = (schema.relation("mirror"), schema.anew());
-            return Err(Failure::Corrupt(format!(
+            return Err(MirrorError::Corrupt(format!(
                 "{relation} does not have the blocks from height {first} to {last} alone, as {mirror} says: somebody \
                  else has changed one of them; {anew}"
             )));

@@ -1,15 +1,15 @@
 //! How far the tables are, in the words of the table `mirror`.
 
-use super::schema::{Schema, VERSION};
-use crate::arguments::mirror::MirrorTable;
-use crate::failure::Failure;
+use crate::error::MirrorError;
+use crate::schema::{Schema, VERSION};
+use crate::table::MirrorTable;
 use blockmill_block::BlockHash;
 use blockmill_coins::Tip;
 use postgres::{Client, Row, Transaction};
 
 /// What is done next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// The coins of the set are loaded.
     Coins,
     /// The blocks up to that set are loaded.
@@ -28,7 +28,7 @@ impl Step {
         (Self::Follow, "follow"),
     ];
 
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         let found = Self::ALL.into_iter().find(|(step, _)| *step == self);
         found.map_or("", |(_, word)| word)
     }
@@ -41,19 +41,19 @@ impl Step {
 
 /// How far the tables are.
 #[derive(Debug, Clone)]
-pub(super) struct State {
-    pub(super) network: String,
-    pub(super) tables: Vec<MirrorTable>,
+pub(crate) struct State {
+    pub(crate) network: String,
+    pub(crate) tables: Vec<MirrorTable>,
     /// Height of the first block of the tables of blocks.
-    pub(super) from: u32,
-    pub(super) step: Step,
+    pub(crate) from: u32,
+    pub(crate) step: Step,
     /// The block that the tables are at, or will be at after the first load.
-    pub(super) tip: Tip,
+    pub(crate) tip: Tip,
 }
 
 impl State {
     /// What a schema says. None if it has no mirror.
-    pub(super) fn read(client: &mut Client, schema: &Schema) -> Result<Option<Self>, Failure> {
+    pub(crate) fn read(client: &mut Client, schema: &Schema) -> Result<Option<Self>, MirrorError> {
         let relation = schema.relation("mirror");
         let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&relation])?;
         if !there.try_get::<_, bool>(0)? {
@@ -61,12 +61,12 @@ impl State {
         }
         let unclear = || {
             let anew = schema.anew();
-            Failure::Corrupt(format!("{relation} does not say how far the tables are; {anew}"))
+            MirrorError::Corrupt(format!("{relation} does not say how far the tables are; {anew}"))
         };
         // The version comes first: those of others may have other columns.
         let version: Option<i32> = only_row(client, &relation, "schema_version")?.and_then(|row| row.try_get(0).ok());
         if version.ok_or_else(unclear)? != VERSION {
-            return Err(Failure::Usage(format!(
+            return Err(MirrorError::Usage(format!(
                 "the schema {} is of another version of this command; {}",
                 schema.name(),
                 schema.anew()
@@ -98,12 +98,12 @@ impl State {
         })
     }
 
-    pub(super) fn has(&self, table: MirrorTable) -> bool {
+    pub(crate) fn has(&self, table: MirrorTable) -> bool {
         self.tables.contains(&table)
     }
 
     /// Makes the schema, unless it is there, and everything in it.
-    pub(super) fn create(&self, client: &mut Client, schema: &Schema, source: &str) -> Result<(), Failure> {
+    pub(crate) fn create(&self, client: &mut Client, schema: &Schema, source: &str) -> Result<(), MirrorError> {
         let mut transaction = client.transaction()?;
         let quoted = schema.quoted();
         let there = transaction.query_one("SELECT to_regnamespace($1) IS NOT NULL", &[&quoted])?;
@@ -134,7 +134,7 @@ impl State {
     }
 
     /// Empties the tables, and begins with another set.
-    pub(super) fn begin_anew(&mut self, client: &mut Client, schema: &Schema, tip: Tip) -> Result<(), Failure> {
+    pub(crate) fn begin_anew(&mut self, client: &mut Client, schema: &Schema, tip: Tip) -> Result<(), MirrorError> {
         let mut transaction = client.transaction()?;
         transaction.batch_execute(&schema.truncate(&self.tables))?;
         self.advance(&mut transaction, schema, Step::Coins, tip)?;
@@ -142,7 +142,7 @@ impl State {
     }
 
     /// Goes on with another step.
-    pub(super) fn end_step(&mut self, client: &mut Client, schema: &Schema, next: Step) -> Result<(), Failure> {
+    pub(crate) fn end_step(&mut self, client: &mut Client, schema: &Schema, next: Step) -> Result<(), MirrorError> {
         let mut transaction = client.transaction()?;
         transaction.execute(
             &format!("DELETE FROM {} WHERE step = $1", schema.relation("mirror_loaded")),
@@ -153,13 +153,13 @@ impl State {
     }
 
     /// Notes a step and a block, as a part of a transaction. Nobody else may have done so since.
-    pub(super) fn advance(
+    pub(crate) fn advance(
         &mut self,
         transaction: &mut Transaction<'_>,
         schema: &Schema,
         step: Step,
         tip: Tip,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), MirrorError> {
         let relation = schema.relation("mirror");
         let moved = transaction.execute(
             &format!(
@@ -176,7 +176,7 @@ impl State {
             ],
         )?;
         if moved != 1 {
-            return Err(Failure::Busy(format!(
+            return Err(MirrorError::Busy(format!(
                 "{relation} was changed by somebody else meanwhile; the same call goes on from there"
             )));
         }
@@ -186,7 +186,7 @@ impl State {
 }
 
 /// The row of a relation that has one, else none.
-fn only_row(client: &mut Client, relation: &str, columns: &str) -> Result<Option<Row>, Failure> {
+fn only_row(client: &mut Client, relation: &str, columns: &str) -> Result<Option<Row>, MirrorError> {
     let rows = client.query(&format!("SELECT {columns} FROM {relation} LIMIT 2"), &[])?;
     let mut rows = rows.into_iter();
     let row = rows.next();
@@ -194,7 +194,7 @@ fn only_row(client: &mut Client, relation: &str, columns: &str) -> Result<Option
 }
 
 /// A hash as the tables have it: in the order of its digits.
-pub(super) fn bytes_of(hash: &BlockHash) -> Vec<u8> {
+pub(crate) fn bytes_of(hash: &BlockHash) -> Vec<u8> {
     hash.0.iter().rev().copied().collect()
 }
 

@@ -1,9 +1,10 @@
 //! Connections to the database, and who may have them: one mirror for each schema.
 
-use super::identity::{Holder, Identity};
-use super::schema::Schema;
-use super::target::Target;
-use crate::failure::Failure;
+use crate::error::MirrorError;
+use crate::identity::{Holder, Identity};
+use crate::schema::Schema;
+use crate::target::Target;
+use crate::witness::Witness;
 use postgres::CancelToken;
 use postgres::Client;
 use std::ops::{Deref, DerefMut};
@@ -55,19 +56,21 @@ pub(crate) struct Database {
     /// What ends the statements that go on.
     cancels: Mutex<Vec<(u64, CancelToken)>>,
     stop: Arc<AtomicBool>,
+    witness: Arc<dyn Witness>,
 }
 
 /// A connection, whose statements a signal ends.
-pub(super) struct Connection<'d> {
+pub(crate) struct Connection<'d> {
     client: Client,
     database: &'d Database,
     number: u64,
 }
 
 impl Database {
-    pub(crate) fn new(target: Target, stop: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(target: Target, stop: Arc<AtomicBool>, witness: Arc<dyn Witness>) -> Self {
         Self {
             target,
+            witness,
             identity: Identity::own(),
             has_moved: AtomicBool::new(false),
             cancels: Mutex::default(),
@@ -76,16 +79,20 @@ impl Database {
     }
 
     /// What it is called in messages.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.target.name
     }
 
-    pub(super) fn stop(&self) -> &AtomicBool {
+    pub(crate) fn witness(&self) -> &dyn Witness {
+        &*self.witness
+    }
+
+    pub(crate) fn stop(&self) -> &AtomicBool {
         &self.stop
     }
 
     /// Waits, unless the command is to stop.
-    pub(crate) fn wait(&self, pause: Duration) -> Result<(), Failure> {
+    pub(crate) fn wait(&self, pause: Duration) -> Result<(), MirrorError> {
         let end = Instant::now() + pause;
         while Instant::now() < end {
             self.check_stop()?;
@@ -95,16 +102,16 @@ impl Database {
     }
 
     /// Ends the command if it is to stop.
-    pub(super) fn check_stop(&self) -> Result<(), Failure> {
+    pub(crate) fn check_stop(&self) -> Result<(), MirrorError> {
         match self.stop.load(Ordering::Relaxed) {
-            true => Err(Failure::StoppedMirror),
+            true => Err(MirrorError::Stopped),
             false => Ok(()),
         }
     }
 
     /// # Errors
     /// That the server is not there, or lets nobody in.
-    pub(super) fn connect(&self) -> Result<Connection<'_>, Failure> {
+    pub(crate) fn connect(&self) -> Result<Connection<'_>, MirrorError> {
         self.check_stop()?;
         let mut client = self.target.connect()?;
         // First, and alone: a limit for this role holds until then.
@@ -133,7 +140,7 @@ impl Database {
     }
 
     /// Notes that the tables have changed.
-    pub(super) fn note_move(&self) {
+    pub(crate) fn note_move(&self) {
         self.has_moved.store(true, Ordering::Relaxed);
     }
 
@@ -158,17 +165,20 @@ impl Database {
 
 impl Connection<'_> {
     /// Takes the schema for this mirror. Sessions of mirrors that are gone are ended first.
-    pub(super) fn lock(&mut self, schema: &Schema) -> Result<(), Failure> {
+    pub(crate) fn lock(&mut self, schema: &Schema) -> Result<(), MirrorError> {
         for (class, is_kept) in [(MIRROR_LOCK, true), (LOADER_LOCK, false)] {
             let start = Instant::now();
             while !self.try_lock("pg_try_advisory_lock", class, schema)? {
-                let holder = self.database.identity.holder(&mut self.client, class, schema)?;
+                let holder = self
+                    .database
+                    .identity
+                    .holder(&mut self.client, class, schema, self.database.witness())?;
                 let (patience, process) = match holder {
                     Holder::Running(process) => (RUNNING_PATIENCE, format!(": process {process} of this machine")),
                     Holder::Other => (LOST_PATIENCE, String::new()),
                 };
                 if start.elapsed() >= patience {
-                    return Err(Failure::Busy(format!(
+                    return Err(MirrorError::Busy(format!(
                         "another mirror has the schema {} of {}{process}",
                         schema.name(),
                         self.database.name()
@@ -184,14 +194,17 @@ impl Connection<'_> {
     }
 
     /// Has a mirror that comes later wait for the end of this connection.
-    pub(super) fn lock_as_loader(&mut self, schema: &Schema) -> Result<(), Failure> {
+    pub(crate) fn lock_as_loader(&mut self, schema: &Schema) -> Result<(), MirrorError> {
         match self.try_lock("pg_try_advisory_lock_shared", LOADER_LOCK, schema)? {
             true => Ok(()),
-            false => Err(Failure::Busy(format!("another mirror has begun in {}", schema.name()))),
+            false => Err(MirrorError::Busy(format!(
+                "another mirror has begun in {}",
+                schema.name()
+            ))),
         }
     }
 
-    fn try_lock(&mut self, function: &str, class: i32, schema: &Schema) -> Result<bool, Failure> {
+    fn try_lock(&mut self, function: &str, class: i32, schema: &Schema) -> Result<bool, MirrorError> {
         let statement = format!("SELECT {function}($1::integer, hashtext($2))");
         Ok(self
             .client

@@ -9,28 +9,17 @@ use std::io::{self, ErrorKind};
 
 /// What follows from an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Fate {
     /// The next attempt may succeed without a change of the call: `mirror` retries with back-off.
     Retry,
-    /// The arguments, or the set-up of the role or the database, are wrong: status 2.
+    /// The arguments, or the set-up of the role or the database, are wrong.
     Usage,
     /// As `Usage`: the database's encoding lacks a character of a name.
     Encoding,
-    /// The tables are not as a mirror left them: status 3.
+    /// The tables are not as a mirror left them.
     Damage,
-    /// Each attempt would meet it again: status 4.
+    /// Each attempt would meet it again.
     Fatal,
-}
-
-impl Fate {
-    /// The exit status of a command that ends by it.
-    pub(crate) fn status(self) -> u8 {
-        match self {
-            Self::Usage | Self::Encoding => 2,
-            Self::Damage => 3,
-            Self::Retry | Self::Fatal => 4,
-        }
-    }
 }
 
 /// SQLSTATEs by their beginnings, of which the longest counts. All others are fatal.

@@ -1,11 +1,11 @@
 //! The tables of a mirror, their indexes and views. The columns are those of `blockmill_tables`.
 
-use super::copy::type_of;
-use crate::arguments::mirror::MirrorTable;
+use crate::copy::type_of;
+use crate::table::MirrorTable;
 use blockmill_tables::batch::ColumnType;
 
 /// The version of the schema. Another one is made anew.
-pub(super) const VERSION: i32 = 1;
+pub(crate) const VERSION: i32 = 1;
 
 /// The names of the indexes of a table, whether they are unique, and what they are on. A script may
 /// be longer than what an index holds, so its hash is there.
@@ -55,17 +55,17 @@ impl Schema {
     }
 
     /// The schema as a part of a statement.
-    pub(super) fn quoted(&self) -> String {
+    pub(crate) fn quoted(&self) -> String {
         format!("\"{}\"", self.name.replace('"', "\"\""))
     }
 
     /// What a relation of the schema is called in a statement.
-    pub(super) fn relation(&self, name: &str) -> String {
+    pub(crate) fn relation(&self, name: &str) -> String {
         format!("{}.{name}", self.quoted())
     }
 
     /// What makes the tables and views, and those of the mirror itself.
-    pub(super) fn create(&self, tables: &[MirrorTable]) -> String {
+    pub(crate) fn create(&self, tables: &[MirrorTable]) -> String {
         let mut statements = vec![
             format!(
                 "CREATE TABLE {} (
@@ -123,7 +123,7 @@ impl Schema {
     }
 
     /// What makes the indexes that are not there, each with its name.
-    pub(super) fn indexes(&self, tables: &[MirrorTable]) -> Vec<(&'static str, String)> {
+    pub(crate) fn indexes(&self, tables: &[MirrorTable]) -> Vec<(&'static str, String)> {
         let of_table = |&table: &MirrorTable| {
             let relation = self.relation(table.name());
             indexes(table).iter().map(move |&(name, is_unique, on)| {
@@ -135,14 +135,14 @@ impl Schema {
     }
 
     /// What empties the tables.
-    pub(super) fn truncate(&self, tables: &[MirrorTable]) -> String {
+    pub(crate) fn truncate(&self, tables: &[MirrorTable]) -> String {
         let names = tables.iter().map(|table| table.name()).chain(["mirror_loaded"]);
         let relations: Vec<String> = names.map(|name| self.relation(name)).collect();
         format!("TRUNCATE {}", relations.join(", "))
     }
 
     /// What copies rows into a table.
-    pub(super) fn copy(&self, table: MirrorTable) -> String {
+    pub(crate) fn copy(&self, table: MirrorTable) -> String {
         format!("COPY {} FROM STDIN (FORMAT binary)", self.relation(table.name()))
     }
 

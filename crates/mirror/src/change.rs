@@ -1,8 +1,8 @@
 //! What blocks are in the tables: rows of each, and coins that come and go.
 
-use super::copy::tuples;
-use crate::arguments::mirror::MirrorTable;
-use crate::failure::Failure;
+use crate::copy::tuples;
+use crate::error::MirrorError;
+use crate::table::MirrorTable;
 use blockmill_block::coin::is_unspendable;
 use blockmill_block::{Coin, Network, OutPoint};
 use blockmill_chain::{ChainBlocks, SpendingBlock, SpendingTransaction};
@@ -17,35 +17,35 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 /// Rows of a table, as `COPY` takes them.
-pub(super) type TableRows = (MirrorTable, Vec<u8>);
+pub(crate) type TableRows = (MirrorTable, Vec<u8>);
 
 /// What some blocks change in the tables, in one transaction.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(crate) struct Change {
     /// The block after them.
-    pub(super) tip: Tip,
+    pub(crate) tip: Tip,
     /// The height whose rows go: of a block that left.
-    pub(super) left: Option<u32>,
+    pub(crate) left: Option<u32>,
     /// Coins that were there before, and go. Those of the second part may have been there.
-    pub(super) spent: Outpoints,
-    pub(super) overwritten: Outpoints,
+    pub(crate) spent: Outpoints,
+    pub(crate) overwritten: Outpoints,
     /// What comes.
-    pub(super) rows: Vec<TableRows>,
-    pub(super) counts: Counts,
+    pub(crate) rows: Vec<TableRows>,
+    pub(crate) counts: Counts,
 }
 
 /// What some blocks have.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counts {
-    pub(super) blocks: u64,
-    pub(super) transactions: u64,
+pub(crate) struct Counts {
+    pub(crate) blocks: u64,
+    pub(crate) transactions: u64,
 }
 
 /// Outpoints, as parameters of a statement.
 #[derive(Debug, Default)]
-pub(super) struct Outpoints {
-    pub(super) txids: Vec<Vec<u8>>,
-    pub(super) vouts: Vec<i64>,
+pub(crate) struct Outpoints {
+    pub(crate) txids: Vec<Vec<u8>>,
+    pub(crate) vouts: Vec<i64>,
 }
 
 impl Outpoints {
@@ -64,7 +64,7 @@ struct CoinChanges {
 }
 
 /// Makes rows of blocks. Several threads may do so at once.
-pub(super) struct RowMaker {
+pub(crate) struct RowMaker {
     network: Network,
     params: Params,
     /// Height of the first block of the tables of blocks.
@@ -77,7 +77,12 @@ pub(super) struct RowMaker {
 }
 
 impl RowMaker {
-    pub(super) fn new(tables: &[MirrorTable], from: u32, network: Network, params: Params) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        tables: &[MirrorTable],
+        from: u32,
+        network: Network,
+        params: Params,
+    ) -> Result<Self, MirrorError> {
         let with_product = |table: &MirrorTable| Some((*table, table.product()?));
         let (made, kinds): (_, Vec<ProductKind>) = tables.iter().filter_map(with_product).unzip();
         let makers = Makers::without_chain(&kinds, &params);
@@ -88,22 +93,22 @@ impl RowMaker {
             has_coins: tables.contains(&MirrorTable::Coins),
             has_blocks: tables.contains(&MirrorTable::Blocks),
             tables: made,
-            makers: makers.ok_or_else(|| Failure::Usage("a table rests on the whole chain".to_owned()))?,
+            makers: makers.ok_or_else(|| MirrorError::Usage("a table rests on the whole chain".to_owned()))?,
         })
     }
 
     /// The rows of the coins of a set.
-    pub(super) fn coins(&self, coins: Vec<(OutPoint, Coin)>, times: &[u32]) -> Vec<u8> {
+    pub(crate) fn coins(&self, coins: Vec<(OutPoint, Coin)>, times: &[u32]) -> Vec<u8> {
         let rows = coin_row::rows(coins, times, self.network);
         tuples(&rows, coin_row::TABLE.columns)
     }
 
     /// The rows of some blocks of a chain, but those of coins.
-    pub(super) fn blocks(
+    pub(crate) fn blocks(
         &self,
         chain: &ChainBlocks,
         heights: RangeInclusive<u32>,
-    ) -> Result<(Vec<TableRows>, Counts), Failure> {
+    ) -> Result<(Vec<TableRows>, Counts), MirrorError> {
         let read = |height| {
             let read = chain.read(height)?;
             Ok((read, chain.median_time_past(height)?))
@@ -114,8 +119,8 @@ impl RowMaker {
     /// Rows of blocks, each with its median time.
     fn rows(
         &self,
-        blocks: &mut dyn Iterator<Item = Result<(SpendingBlock, u32), Failure>>,
-    ) -> Result<(Vec<TableRows>, Counts), Failure> {
+        blocks: &mut dyn Iterator<Item = Result<(SpendingBlock, u32), MirrorError>>,
+    ) -> Result<(Vec<TableRows>, Counts), MirrorError> {
         let mut flat = Batch::new(block_row::TABLE.columns);
         let mut count = 0;
         let blocks = blocks.map(|block| {
@@ -128,7 +133,7 @@ impl RowMaker {
         });
         let convert = |number: usize, rows: Batch| {
             let table = self.tables[number];
-            Ok::<_, Failure>((table, tuples(&rows, table.table().columns)))
+            Ok::<_, MirrorError>((table, tuples(&rows, table.table().columns)))
         };
         let MadeOfBlocks { rows, transactions } = self.makers.make(blocks, self.network, true, &convert)?;
         // Nothing is left to be completed: these tables rest on nothing below.
@@ -148,7 +153,7 @@ impl RowMaker {
     }
 
     /// What some blocks of the feed change: one that left, or several that came.
-    pub(super) fn change(&self, blocks: FeedBlocks<'_>) -> Result<Change, Failure> {
+    pub(crate) fn change(&self, blocks: FeedBlocks<'_>) -> Result<Change, MirrorError> {
         let (mut coins, mut tip, mut left) = (CoinChanges::default(), None, None);
         let mut noted = blocks.filter_map(|block| {
             let block = match block {
@@ -177,7 +182,7 @@ impl RowMaker {
         }
         Ok(Change {
             // The feed gives no empty pieces.
-            tip: tip.ok_or_else(|| Failure::Corrupt("a piece of the feed without blocks".to_owned()))?,
+            tip: tip.ok_or_else(|| MirrorError::Corrupt("a piece of the feed without blocks".to_owned()))?,
             left,
             spent: coins.spent,
             overwritten: coins.overwritten,

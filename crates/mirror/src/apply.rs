@@ -1,18 +1,18 @@
 //! What blocks that come and go change in the tables, each time in one transaction.
 
-use super::change::Change;
-use super::load::copy_in;
-use super::schema::Schema;
-use super::state::{State, Step};
-use crate::arguments::mirror::MirrorTable;
-use crate::failure::Failure;
+use crate::change::Change;
+use crate::error::MirrorError;
+use crate::load::copy_in;
+use crate::schema::Schema;
+use crate::state::{State, Step};
+use crate::table::MirrorTable;
 use postgres::{Client, Statement};
 
 /// Changes the tables.
-pub(super) struct Applier<'a> {
+pub(crate) struct Applier<'a> {
     client: &'a mut Client,
     schema: &'a Schema,
-    pub(super) state: State,
+    pub(crate) state: State,
     /// Removes coins. None without the table.
     remove: Option<Statement>,
     /// Remove the rows of a height.
@@ -20,7 +20,7 @@ pub(super) struct Applier<'a> {
 }
 
 impl<'a> Applier<'a> {
-    pub(super) fn new(client: &'a mut Client, schema: &'a Schema, state: State) -> Result<Self, Failure> {
+    pub(crate) fn new(client: &'a mut Client, schema: &'a Schema, state: State) -> Result<Self, MirrorError> {
         let (mut remove, mut leave) = (None, Vec::new());
         for &table in &state.tables {
             let relation = schema.relation(table.name());
@@ -49,14 +49,14 @@ impl<'a> Applier<'a> {
     ///
     /// # Errors
     /// Those of the database, and that the tables are not what they were left as.
-    pub(super) fn apply(&mut self, change: &Change) -> Result<(), Failure> {
+    pub(crate) fn apply(&mut self, change: &Change) -> Result<(), MirrorError> {
         let mut transaction = self.client.transaction()?;
         self.state
             .advance(&mut transaction, self.schema, Step::Follow, change.tip)?;
         let damaged = |table: MirrorTable, found: u64, wanted: u64| {
             let (name, anew) = (self.schema.relation(table.name()), self.schema.anew());
             let (height, hash) = (change.tip.height, change.tip.hash);
-            Failure::Corrupt(format!(
+            MirrorError::Corrupt(format!(
                 "{name} has {found} of {wanted} rows that go before block {hash} at height {height}: somebody else has \
                  changed it; {anew}"
             ))

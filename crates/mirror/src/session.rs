@@ -1,24 +1,22 @@
 //! What a mirror does while its connection holds: it takes the schema, sees how far the tables are,
 //! and goes on there. After a loss of the connection everything begins here again.
 
-use super::apply::Applier;
-use super::change::{Change, Counts, RowMaker};
-use super::database::{Connection, Database};
-use super::heights::check_heights;
-use super::load::Load;
-use super::schema::Schema;
-use super::state::{State, Step};
-use crate::arguments::mirror::MirrorTable;
-use crate::doing::{self, Doing};
-use crate::failure::Failure;
-use crate::feed::follow;
-use crate::feed::watching::OwnWatch;
-use crate::log;
-use crate::progress::EngineMeter;
+use crate::apply::Applier;
+use crate::change::{Change, Counts, RowMaker};
+use crate::database::{Connection, Database};
+use crate::error::MirrorError;
+use crate::heights::check_heights;
+use crate::load::Load;
+use crate::schema::Schema;
 use crate::sql_error::{Fate, fate, text};
+use crate::state::{State, Step};
+use crate::table::MirrorTable;
+use crate::witness::{Heard, Witness};
+use blockmill_chain::Level;
 use blockmill_coins::Tip;
+use blockmill_datadir::feed::watching::{OwnWatch, follow};
 use blockmill_datadir::{Cursor, DataDir, Feed, FeedBlocks, FeedError, PastError, UtxoSet};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -48,20 +46,20 @@ const DEFAULT_TABLES: [MirrorTable; 2] = [MirrorTable::Coins, MirrorTable::Block
 
 impl Mirror {
     /// Does everything that there is to do. Returns the block that the tables are at.
-    pub(crate) fn run(&self, meter: &mut EngineMeter) -> Result<Tip, Failure> {
-        self.go_on(meter).map_err(|failure| {
-            let Failure::Postgres(error) = &failure else {
+    pub(crate) fn run(&self) -> Result<Tip, MirrorError> {
+        self.go_on().map_err(|failure| {
+            let MirrorError::Postgres(error) = &failure else {
                 return failure;
             };
             let (name, text) = (self.schema.name(), text(error));
             match fate(error) {
                 Fate::Damage => {
                     let anew = self.schema.anew();
-                    Failure::Corrupt(format!("the schema {name} is not as a mirror left it: {text}; {anew}"))
+                    MirrorError::Corrupt(format!("the schema {name} is not as a mirror left it: {text}; {anew}"))
                 }
                 Fate::Encoding => {
                     let (database, data) = (self.database.name(), self.data.display());
-                    Failure::Usage(format!(
+                    MirrorError::Usage(format!(
                         "the encoding of the database {database} lacks a character of {data} or of the schema's name \
                          {name}: {text}; make the database with ENCODING 'UTF8'"
                     ))
@@ -71,8 +69,8 @@ impl Mirror {
         })
     }
 
-    fn go_on(&self, meter: &mut EngineMeter) -> Result<Tip, Failure> {
-        doing::set(Doing::Something("connecting to the database"));
+    fn go_on(&self) -> Result<Tip, MirrorError> {
+        self.witness().begins("connecting to the database");
         let mut connection = self.database.connect()?;
         self.has_connected.store(true, Ordering::Relaxed);
         connection.lock(&self.schema)?;
@@ -87,13 +85,13 @@ impl Mirror {
         };
         if state.step == Step::Coins {
             if state.has(MirrorTable::Coins) {
-                self.load_coins(&mut connection, &mut state, &load, meter)?;
+                self.load_coins(&mut connection, &mut state, &load)?;
             }
             state.end_step(&mut connection, &self.schema, Step::Blocks)?;
             self.database.note_move();
         }
         if state.step == Step::Blocks {
-            self.load_blocks(&mut connection, &state, &load, meter)?;
+            self.load_blocks(&mut connection, &state, &load)?;
             state.end_step(&mut connection, &self.schema, Step::Indexes)?;
             self.database.note_move();
         }
@@ -103,21 +101,26 @@ impl Mirror {
             self.database.note_move();
             let Tip { height, hash } = state.tip;
             let fields = json!({"height": height, "block_hash": hash.to_string()});
-            log::info(
-                "mirror_loaded",
-                &format!("the tables are loaded up to height {height}"),
-                fields,
-            );
+            let text = format!("the tables are loaded up to height {height}");
+            self.info("mirror_loaded", &text, fields);
         }
         check_heights(&mut connection, &self.schema, &state)?;
-        self.follow(&mut connection, state, &maker, meter)
+        self.follow(&mut connection, state, &maker)
     }
 
     /// The result of a mirror that a signal has ended: the block that the tables are at, if that is
     /// all that it was to come to.
-    pub(crate) fn stopped(&self) -> Result<Tip, Failure> {
+    pub(crate) fn stopped(&self) -> Result<Tip, MirrorError> {
         let tip = *self.tip.lock().unwrap_or_else(PoisonError::into_inner);
-        tip.filter(|_| self.follows).ok_or(Failure::StoppedMirror)
+        tip.filter(|_| self.follows).ok_or(MirrorError::Stopped)
+    }
+
+    fn witness(&self) -> &dyn Witness {
+        self.database.witness()
+    }
+
+    fn info(&self, name: &str, text: &str, fields: Value) {
+        self.witness().line(Level::Info, name, text, fields);
     }
 
     fn is_at(&self, tip: Tip) {
@@ -125,13 +128,13 @@ impl Mirror {
     }
 
     /// The tip of the data directory.
-    fn tip(&self) -> Result<Tip, Failure> {
+    fn tip(&self) -> Result<Tip, MirrorError> {
         // A later tip of the set may not be durable yet.
         Ok(Feed::tip_of(&self.data)?)
     }
 
     /// How far the tables are. New ones are made.
-    fn state(&self, connection: &mut Connection<'_>) -> Result<State, Failure> {
+    fn state(&self, connection: &mut Connection<'_>) -> Result<State, MirrorError> {
         let network = DataDir::open_to_read(&self.data)?.chain_id().text();
         let schema = &self.schema;
         let Some(state) = State::read(connection, schema)? else {
@@ -149,7 +152,7 @@ impl Mirror {
         let (name, anew) = (schema.name(), schema.anew());
         let differs = |what: &str, there: String, asked: String| {
             let text = format!("the schema {name} has {what} {there}, not {asked}; {anew}");
-            Err(Failure::Usage(text))
+            Err(MirrorError::Usage(text))
         };
         if state.network != network {
             return differs("the chain of", state.network, network);
@@ -176,30 +179,29 @@ impl Mirror {
         connection: &mut Connection<'_>,
         state: &mut State,
         load: &Load<'_>,
-        meter: &mut EngineMeter,
-    ) -> Result<(), Failure> {
-        doing::set(Doing::Something("opening the set"));
-        let set = match self.set_at(&state.tip, meter)? {
+    ) -> Result<(), MirrorError> {
+        self.witness().begins("opening the set");
+        let set = match self.set_at(&state.tip)? {
             Some(set) => set,
             None => {
                 let tip = self.tip()?;
                 let text = "the set that the load began with is gone; it begins anew";
-                log::info("mirror_begins_anew", text, json!({"height": tip.height}));
+                self.info("mirror_begins_anew", text, json!({"height": tip.height}));
                 state.begin_anew(connection, &self.schema, tip)?;
-                self.set_at(&tip, meter)?.ok_or_else(|| {
+                self.set_at(&tip)?.ok_or_else(|| {
                     let (data, height) = (self.data.display(), tip.height);
-                    Failure::Behind(format!(
+                    MirrorError::Behind(format!(
                         "{data} no longer has the set at height {height}, that of its last durable commit; run connect, \
                          then the same call again"
                     ))
                 })?
             }
         };
-        load.coins(connection, &set, &mut |coins, share| meter.coins(coins, share))
+        load.coins(connection, &set, &mut |event| self.witness().event(&event))
     }
 
     /// The set as it was after a block. None if the block left the chain, or is too far down.
-    fn set_at(&self, tip: &Tip, meter: &mut EngineMeter) -> Result<Option<UtxoSet>, Failure> {
+    fn set_at(&self, tip: &Tip) -> Result<Option<UtxoSet>, MirrorError> {
         let set = UtxoSet::open(&self.data, self.threads)?;
         if set.tip() == *tip {
             return Ok(Some(set));
@@ -209,9 +211,9 @@ impl Mirror {
         if !is_there || !is_near {
             return Ok(None);
         }
-        match set.at(tip.height, self.database.stop(), meter) {
+        match set.at(tip.height, self.database.stop(), &mut Heard(self.witness())) {
             Ok(set) => Ok(Some(set)),
-            Err(PastError::Stopped) => Err(Failure::StoppedMirror),
+            Err(PastError::Stopped) => Err(MirrorError::Stopped),
             // A node may have removed the blocks.
             Err(PastError::Block(_) | PastError::BelowSnapshot { .. }) => Ok(None),
             Err(error) => Err(error.into()),
@@ -220,13 +222,7 @@ impl Mirror {
 
     /// Loads the tables of blocks, up to the block that the coins are at. That may have left the
     /// chain: the feed says so afterwards.
-    fn load_blocks(
-        &self,
-        connection: &mut Connection<'_>,
-        state: &State,
-        load: &Load<'_>,
-        meter: &mut EngineMeter,
-    ) -> Result<(), Failure> {
+    fn load_blocks(&self, connection: &mut Connection<'_>, state: &State, load: &Load<'_>) -> Result<(), MirrorError> {
         let has_others = state.tables.iter().any(|table| *table != MirrorTable::Coins);
         if !has_others || state.from > state.tip.height {
             return Ok(());
@@ -234,11 +230,11 @@ impl Mirror {
         // Its errors say more where the directory does not have the block.
         self.feed(state.tip)?;
         let chain = DataDir::open_to_read(&self.data)?.blocks(&state.tip)?;
-        let mut show = |done, of, transactions| meter.blocks(done, of, transactions);
+        let mut show = |done, of, transactions| self.witness().blocks(done, of, transactions);
         let loaded = load.blocks(connection, &chain, state.from..=state.tip.height, &mut show);
         loaded.map_err(|failure| match failure {
             // A node may have removed it, or a snapshot came in its place.
-            Failure::Block(error) => Failure::Corrupt(format!(
+            MirrorError::Block(error) => MirrorError::Corrupt(format!(
                 "{error}; the tables of blocks may begin above it, with --from HEIGHT; {}",
                 self.schema.anew()
             )),
@@ -246,15 +242,12 @@ impl Mirror {
         })
     }
 
-    fn make_indexes(&self, connection: &mut Connection<'_>, state: &State) -> Result<(), Failure> {
+    fn make_indexes(&self, connection: &mut Connection<'_>, state: &State) -> Result<(), MirrorError> {
         for (name, statement) in self.schema.indexes(&state.tables) {
             self.database.check_stop()?;
-            doing::set(Doing::Something("making indexes"));
-            log::info(
-                "mirror_index",
-                &format!("making the index {name}"),
-                json!({"index": name}),
-            );
+            self.witness().begins("making indexes");
+            let text = format!("making the index {name}");
+            self.info("mirror_index", &text, json!({"index": name}));
             connection.batch_execute(&statement)?;
         }
         for table in &state.tables {
@@ -265,19 +258,13 @@ impl Mirror {
     }
 
     /// Takes in the blocks that came and left since.
-    fn follow(
-        &self,
-        connection: &mut Connection<'_>,
-        state: State,
-        maker: &RowMaker,
-        meter: &mut EngineMeter,
-    ) -> Result<Tip, Failure> {
+    fn follow(&self, connection: &mut Connection<'_>, state: State, maker: &RowMaker) -> Result<Tip, MirrorError> {
         self.is_at(state.tip);
         let mut feed = self.feed(state.tip)?;
         let Tip { hash, height } = feed.cursor();
         if height != state.tip.height {
             let (relation, said, anew) = (self.schema.relation("mirror"), state.tip.height, self.schema.anew());
-            return Err(Failure::Corrupt(format!(
+            return Err(MirrorError::Corrupt(format!(
                 "{relation} has height {said} for block {hash}, whose height is {height}: somebody else has changed it; \
                  {anew}"
             )));
@@ -296,16 +283,16 @@ impl Mirror {
                 self.is_at(change.tip);
                 sum.blocks += change.counts.blocks;
                 sum.transactions += change.counts.transactions;
-                meter.blocks(sum.blocks, sum.blocks, sum.transactions);
+                self.witness().blocks(sum.blocks, sum.blocks, sum.transactions);
                 Ok(())
             };
             let told = feed.run_batches(self.threads, &convert, &mut take);
-            let tip = told.map_err(|failure: Failure| match failure {
-                Failure::Feed(error) => self.unknown_cursor(error, applier.state.tip),
+            let tip = told.map_err(|failure: MirrorError| match failure {
+                MirrorError::Feed(error) => self.unknown_cursor(error, applier.state.tip),
                 failure => failure,
             })?;
             let fields = json!({"height": tip.height, "block_hash": tip.hash.to_string()});
-            log::info(
+            self.info(
                 "mirror_tip",
                 &format!("the tables are at height {}", tip.height),
                 fields,
@@ -314,7 +301,8 @@ impl Mirror {
         };
         if self.follows {
             let mut watch = OwnWatch::new(&self.data, self.database.stop());
-            follow(&mut feed, &mut watch, &mut catch_up, &mut || true)?;
+            let waits = |text: &str| self.witness().line(Level::Warning, "feed_waits", text, json!({}));
+            follow::<MirrorError>(&mut feed, &mut watch, &mut catch_up, &mut || true, &waits)?;
         } else {
             catch_up(&mut feed)?;
         }
@@ -322,14 +310,14 @@ impl Mirror {
     }
 
     /// The feed of the directory after the block that the tables are at.
-    fn feed(&self, tip: Tip) -> Result<Feed, Failure> {
+    fn feed(&self, tip: Tip) -> Result<Feed, MirrorError> {
         let feed = Feed::open(&self.data, Cursor::Block(tip.hash));
         let checked = feed.and_then(|feed| feed.check_cursor().map(|()| feed));
         checked.map_err(|error| self.unknown_cursor(error, tip))
     }
 
     /// An error of the feed of tables that are at `tip`, with what a user of a mirror can do.
-    fn unknown_cursor(&self, error: FeedError, tip: Tip) -> Failure {
+    fn unknown_cursor(&self, error: FeedError, tip: Tip) -> MirrorError {
         let (name, anew) = (self.schema.name(), self.schema.anew());
         let own_height = match &error {
             FeedError::Behind { tip: own_height, .. } => Some(*own_height),
@@ -342,14 +330,14 @@ impl Mirror {
             _ => return error.into(),
         };
         match own_height {
-            Some(own_height) => Failure::Behind(format!(
+            Some(own_height) => MirrorError::Behind(format!(
                 "the data directory {} is at height {own_height}, and the tables of {name} are at height {}, block {}: \
                  the directory is behind the tables; connect its blocks, or wait until follow has",
                 self.data.display(),
                 tip.height,
                 tip.hash
             )),
-            None => Failure::Usage(format!("the tables of {name} are at another chain: {error}; {anew}")),
+            None => MirrorError::Usage(format!("the tables of {name} are at another chain: {error}; {anew}")),
         }
     }
 }

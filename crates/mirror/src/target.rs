@@ -2,10 +2,10 @@
 //! a file or the environment. One in the URL is refused: every user of a machine can read command
 //! lines.
 
-use super::passwords::{password_lines, password_of_line};
-use super::tls::{Roots, Verify, connector};
-use crate::failure::Failure;
-use crate::sql_error::{Fate, fate};
+use crate::error::MirrorError;
+use crate::passwords::{password_lines, password_of_line};
+use crate::tls::{Roots, Verify, connector};
+use crate::witness::Witness;
 use postgres::config::{Host, SslMode};
 use postgres::error::SqlState;
 use postgres::{Client, Config, Error};
@@ -36,9 +36,9 @@ type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(crate) struct Target {
     /// Its hosts in the order of the URL.
     hosts: Vec<TargetHost>,
-    pub(super) tls: MakeTlsConnector,
+    pub(crate) tls: MakeTlsConnector,
     /// What it is called in messages: without a password.
-    pub(super) name: String,
+    pub(crate) name: String,
 }
 
 #[derive(Debug)]
@@ -64,8 +64,8 @@ struct Parsed {
     others: Config,
 }
 
-fn password_refused() -> Failure {
-    Failure::Usage(
+fn password_refused() -> MirrorError {
+    MirrorError::Usage(
         "the URL of --to has a password, and everybody on this machine can read command lines: take it out, change \
          it, and keep it in ~/.pgpass (host:port:database:user:password, chmod 600) or PGPASSWORD"
             .to_owned(),
@@ -73,9 +73,9 @@ fn password_refused() -> Failure {
 }
 
 /// Why a URL is none. The text has nothing of the URL.
-fn no_url(error: &Error) -> Failure {
+fn no_url(error: &Error) -> MirrorError {
     let why = error.source().map(|why| format!(": {why}")).unwrap_or_default();
-    Failure::Usage(format!("--to: {error}{why}"))
+    MirrorError::Usage(format!("--to: {error}{why}"))
 }
 
 /// The digits of hex after a `%` become bytes.
@@ -94,12 +94,12 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn parse(url: &str) -> Result<Parsed, Failure> {
+fn parse(url: &str) -> Result<Parsed, MirrorError> {
     let rest = ["postgresql://", "postgres://"]
         .iter()
         .find_map(|scheme| url.strip_prefix(scheme));
     let rest = rest.ok_or_else(|| {
-        Failure::Usage("--to takes a URL: postgresql://[USER@]HOST[:PORT][,...]/DATABASE[?PARAMETERS]".to_owned())
+        MirrorError::Usage("--to takes a URL: postgresql://[USER@]HOST[:PORT][,...]/DATABASE[?PARAMETERS]".to_owned())
     })?;
     let (base, parameters) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, database) = base.split_once('/').unwrap_or((base, ""));
@@ -129,7 +129,7 @@ fn parse(url: &str) -> Result<Parsed, Failure> {
             }
         };
         let set = percent_decoded(set);
-        *slot = Some(set.ok_or_else(|| Failure::Usage(format!("--to: {key} is no text")))?);
+        *slot = Some(set.ok_or_else(|| MirrorError::Usage(format!("--to: {key} is no text")))?);
     }
     let config = |url: String| url.parse::<Config>().map_err(|error| no_url(&error));
     let others = config(format!("postgresql://{user}/{database}?{}", others.join("&")))?;
@@ -150,11 +150,12 @@ fn in_home(variables: Variables<'_>, name: &str) -> Option<PathBuf> {
 
 impl Target {
     /// The database that a URL names, with what the environment of this process adds.
-    pub(crate) fn new(url: &str) -> Result<Self, Failure> {
-        Self::with_variables(url, &|name| std::env::var(name).ok().filter(|set| !set.is_empty()))
+    pub(crate) fn new(url: &str, witness: &dyn Witness) -> Result<Self, MirrorError> {
+        let variables = |name: &str| std::env::var(name).ok().filter(|set| !set.is_empty());
+        Self::with_variables(url, &variables, witness)
     }
 
-    fn with_variables(url: &str, variables: Variables<'_>) -> Result<Self, Failure> {
+    fn with_variables(url: &str, variables: Variables<'_>, witness: &dyn Witness) -> Result<Self, MirrorError> {
         let Parsed {
             settings,
             mut addresses,
@@ -182,7 +183,7 @@ impl Target {
             Some(_) => String::new(),
             None => password_file
                 .or_else(|| in_home(variables, ".pgpass"))
-                .and_then(|path| password_lines(&path))
+                .and_then(|path| password_lines(&path, witness))
                 .unwrap_or_default(),
         };
         let (ssl_modes, tls) = tls_of(settings.sslmode.as_deref(), settings.sslrootcert, variables)?;
@@ -200,52 +201,44 @@ impl Target {
     ///
     /// # Errors
     /// The error of the last host that was tried.
-    pub(super) fn connect(&self) -> Result<Client, Failure> {
+    pub(crate) fn connect(&self) -> Result<Client, MirrorError> {
         let mut failed = None;
         for host in &self.hosts {
             match host.connect(&self.tls) {
                 Ok(client) => return Ok(client),
-                Err(failure) if is_retried(&failure) => failed = Some(failure),
+                Err(failure) if failure.is_retried() => failed = Some(failure),
                 Err(failure) => return Err(failure),
             }
         }
-        Err(failed.unwrap_or_else(|| Failure::Usage("--to names no host".to_owned())))
+        Err(failed.unwrap_or_else(|| MirrorError::Usage("--to names no host".to_owned())))
     }
 }
 
-/// Whether another attempt may succeed without a change of the call.
-pub(crate) fn is_retried(failure: &Failure) -> bool {
-    match failure {
-        Failure::Postgres(error) => fate(error) == Fate::Retry,
-        failure => matches!(failure, Failure::Unanswered(_) | Failure::Behind(_)),
-    }
-}
-
-fn is_without_entry(failure: &Failure) -> bool {
-    matches!(failure, Failure::Postgres(error) if error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION))
+fn is_without_entry(failure: &MirrorError) -> bool {
+    matches!(failure, MirrorError::Postgres(error) if error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION))
 }
 
 impl TargetHost {
     /// # Errors
     /// The error of the last mode of TLS, or of the first that was not refused as such.
-    fn connect(&self, tls: &MakeTlsConnector) -> Result<Client, Failure> {
+    fn connect(&self, tls: &MakeTlsConnector) -> Result<Client, MirrorError> {
         let mut refused = None;
         for mode in self.ssl_modes {
             let mut config = self.config.clone();
             config.ssl_mode(*mode);
             match self.answer(config, tls.clone()) {
                 Ok(client) => return Ok(client),
-                Err(failure) if is_retried(&failure) => return Err(failure),
+                Err(failure) if failure.is_retried() => return Err(failure),
                 // With the other mode, pg_hba.conf may have an entry.
                 Err(failure) => refused = refused.filter(|earlier| !is_without_entry(earlier)).or(Some(failure)),
             }
         }
-        Err(refused.unwrap_or_else(|| Failure::Usage("sslmode allows no connection".to_owned())))
+        Err(refused.unwrap_or_else(|| MirrorError::Usage("sslmode allows no connection".to_owned())))
     }
 
     /// Connects on another thread, which is left where the host does not answer: the client library
     /// bounds only the time until TCP is connected.
-    fn answer(&self, config: Config, tls: MakeTlsConnector) -> Result<Client, Failure> {
+    fn answer(&self, config: Config, tls: MakeTlsConnector) -> Result<Client, MirrorError> {
         let timeout = config.get_connect_timeout().copied().unwrap_or_default() * ANSWER_TIMEOUTS;
         let (sender, outcome) = channel();
         Builder::new().name("connect".to_owned()).spawn(move || {
@@ -254,7 +247,7 @@ impl TargetHost {
         })?;
         match outcome.recv_timeout(timeout) {
             Ok(connected) => Ok(connected?),
-            Err(_) => Err(Failure::Unanswered(format!(
+            Err(_) => Err(MirrorError::Unanswered(format!(
                 "PostgreSQL: {} does not answer within {} s",
                 self.name,
                 timeout.as_secs()
@@ -269,12 +262,12 @@ fn hosts(
     others: &Config,
     ssl_modes: &'static [SslMode],
     password: impl Fn([&str; 4]) -> Option<String>,
-) -> Result<Vec<TargetHost>, Failure> {
+) -> Result<Vec<TargetHost>, MirrorError> {
     let (names, numbers, ports) = (addresses.get_hosts(), addresses.get_hostaddrs(), addresses.get_ports());
     let count = names.len().max(numbers.len());
     let fits = |list: usize, few: usize| list <= few || list == count;
     if !(fits(names.len(), 0) && fits(numbers.len(), 0) && fits(ports.len(), 1)) {
-        return Err(Failure::Usage(
+        return Err(MirrorError::Usage(
             "--to: as many hosts, addresses and ports belong together".to_owned(),
         ));
     }
@@ -324,7 +317,7 @@ fn tls_of(
     mode: Option<&str>,
     roots: Option<String>,
     variables: Variables<'_>,
-) -> Result<(&'static [SslMode], MakeTlsConnector), Failure> {
+) -> Result<(&'static [SslMode], MakeTlsConnector), MirrorError> {
     let default = in_home(variables, ".postgresql/root.crt").filter(|path| path.exists());
     let has_roots = roots.is_some() || default.is_some();
     let (modes, verify): (&[SslMode], _) = match mode.unwrap_or("prefer") {
@@ -337,7 +330,7 @@ fn tls_of(
         "verify-full" => (&[SslMode::Require], Verify::AuthorityAndName),
         other => {
             let words = "disable, allow, prefer, require, verify-ca, verify-full";
-            return Err(Failure::Usage(format!("sslmode is one of {words}, not {other}")));
+            return Err(MirrorError::Usage(format!("sslmode is one of {words}, not {other}")));
         }
     };
     let roots = match roots {
@@ -355,7 +348,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
-    fn target(url: &str, variables: &[(&str, &str)]) -> Result<Target, Failure> {
+    fn target(url: &str, variables: &[(&str, &str)]) -> Result<Target, MirrorError> {
         Target::with_variables(url, &|name| {
             let found = variables.iter().find(|(other, _)| *other == name);
             found.map(|(_, set)| (*set).to_owned())
@@ -443,7 +436,7 @@ mod tests {
             "postgresql://h/d?user=me&password=hunter2",
             "postgresql://h/d?password=hunter2&sslmode=disable",
         ] {
-            let Err(Failure::Usage(text)) = target(url, &[]).map(|target| target.name) else {
+            let Err(MirrorError::Usage(text)) = target(url, &[]).map(|target| target.name) else {
                 panic!("{url} is taken");
             };
             assert!(text.contains(".pgpass") && !text.contains("hunter2"), "{text}");

@@ -8,8 +8,9 @@
 //! A waking has a number. A consumer notes the number before it looks, and waits for a later one,
 //! so it misses no waking that comes while it tells of the one before.
 
+use super::{Feed, FeedError};
 use blockmill_blockfiles::{Watch, Woken};
-use blockmill_datadir::{Feed, FeedError};
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ use std::time::Duration;
 const RETRY: Duration = Duration::from_millis(1_200);
 
 /// What a feed waits for.
-pub(crate) trait Watching {
+pub trait Watching {
     /// Waits until there may be more, or it is time to see whether the feed is wanted still. With
     /// `is_due` the feed could not tell what it has, and is to try again. False says that the
     /// process is to stop.
@@ -29,8 +30,58 @@ pub(crate) trait Watching {
     fn poll(&mut self, feed: &mut Feed) -> Result<bool, FeedError>;
 }
 
+/// Why a consumer does not take what a feed tells.
+pub trait TellError: Display + From<FeedError> {
+    /// Whether the consumer is to stop.
+    fn is_stop(&self) -> bool;
+
+    /// Whether the error may pass while the directory's writer goes on.
+    fn may_pass(&self) -> bool;
+}
+
+/// Has `tell` tell what a feed has, and again each time there is more, until the watch ends or
+/// `is_wanted` says no. What cannot be read for a while is told to `waits`, once, and tried again.
+///
+/// # Errors
+/// What `tell` returns, or the feed, where it stays whatever the writer does.
+pub fn follow<E: TellError>(
+    feed: &mut Feed,
+    watching: &mut dyn Watching,
+    tell: &mut dyn FnMut(&mut Feed) -> Result<(), E>,
+    is_wanted: &mut dyn FnMut() -> bool,
+    waits: &dyn Fn(&str),
+) -> Result<(), E> {
+    let mut said = None;
+    // Something may have come before the watch began.
+    let mut polled = feed.poll();
+    loop {
+        let told = match polled {
+            Ok(false) => None,
+            Ok(true) => Some(tell(feed)),
+            Err(error) => Some(Err(error.into())),
+        };
+        match told {
+            None => {}
+            Some(Ok(())) => said = None,
+            Some(Err(error)) if error.is_stop() => return Ok(()),
+            Some(Err(error)) if error.may_pass() => {
+                let text = format!("{error}; it is tried again");
+                if said.as_ref() != Some(&text) {
+                    waits(&text);
+                    said = Some(text);
+                }
+            }
+            Some(Err(error)) => return Err(error),
+        }
+        if !watching.wait(feed.has_more()) || !is_wanted() {
+            return Ok(());
+        }
+        polled = watching.poll(feed);
+    }
+}
+
 /// The watch of a feed alone.
-pub(crate) struct OwnWatch<'a> {
+pub struct OwnWatch<'a> {
     watch: Watch,
     woken: Woken,
     stop: &'a AtomicBool,
@@ -38,7 +89,7 @@ pub(crate) struct OwnWatch<'a> {
 
 impl<'a> OwnWatch<'a> {
     /// A watch of the directory `data`, until `stop` is set.
-    pub(crate) fn new(data: &Path, stop: &'a AtomicBool) -> Self {
+    pub fn new(data: &Path, stop: &'a AtomicBool) -> Self {
         Self {
             watch: Watch::of_file(&Feed::file_to_watch(data)),
             woken: Woken::Told,
@@ -77,7 +128,7 @@ struct Found {
 
 /// The watch that the consumers of a server share.
 #[derive(Debug, Default)]
-pub(super) struct SharedWatch {
+pub struct SharedWatch {
     found: Mutex<Found>,
     woken: Condvar,
 }
@@ -85,7 +136,7 @@ pub(super) struct SharedWatch {
 impl SharedWatch {
     /// Watches the directory `data` for all feeds that share what `feed` knows, until `stop` is
     /// set. Without consumers there is no watch, and [`EndOfWatch`] ends the wait for one.
-    pub(super) fn run(&self, feed: &Feed, data: &Path, stop: &AtomicBool) {
+    pub fn run(&self, feed: &Feed, data: &Path, stop: &AtomicBool) {
         let _end = EndOfWatch(self);
         while self.has_begun() {
             let mut watch = Watch::of_file(&Feed::file_to_watch(data));
@@ -130,7 +181,7 @@ impl SharedWatch {
 }
 
 /// Ends all waits when it is dropped, also by a panic.
-pub(super) struct EndOfWatch<'a>(pub(super) &'a SharedWatch);
+pub struct EndOfWatch<'a>(pub &'a SharedWatch);
 
 impl Drop for EndOfWatch<'_> {
     fn drop(&mut self) {
@@ -140,7 +191,7 @@ impl Drop for EndOfWatch<'_> {
 }
 
 /// A consumer's part of the shared watch.
-pub(super) struct WatchShare<'a> {
+pub struct WatchShare<'a> {
     shared: &'a SharedWatch,
     /// What was found at the waking that the consumer has answered last.
     seen: Found,
@@ -148,7 +199,7 @@ pub(super) struct WatchShare<'a> {
 
 impl<'a> WatchShare<'a> {
     /// A consumer that has not looked yet.
-    pub(super) fn new(shared: &'a SharedWatch) -> Self {
+    pub fn new(shared: &'a SharedWatch) -> Self {
         let mut found = shared.found();
         found.consumers += 1;
         let seen = *found;

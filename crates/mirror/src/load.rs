@@ -4,15 +4,15 @@
 //! with what is missing. A connection that outlives its mirror holds a lock until it ends, and the
 //! next mirror waits for that before it asks what is there.
 
-use super::change::{RowMaker, TableRows};
-use super::copy::{END, HEAD};
-use super::database::{Connection, Database};
-use super::schema::Schema;
-use super::state::Step;
-use crate::arguments::mirror::MirrorTable;
-use crate::failure::Failure;
-use crate::progress::share;
-use blockmill_chain::ChainBlocks;
+use crate::change::{RowMaker, TableRows};
+use crate::copy::{END, HEAD};
+use crate::database::{Connection, Database};
+use crate::error::MirrorError;
+use crate::schema::Schema;
+use crate::state::Step;
+use crate::table::MirrorTable;
+use blockmill_block::OutPoint;
+use blockmill_chain::{ChainBlocks, Event};
 use blockmill_coins::store::outpoint_key;
 use blockmill_datadir::{Batch, UtxoSet};
 use postgres::{Client, Transaction};
@@ -49,22 +49,22 @@ struct Piece {
 }
 
 /// Takes a piece.
-type Give<'a> = dyn FnMut(Piece) -> Result<(), Failure> + 'a;
+type Give<'a> = dyn FnMut(Piece) -> Result<(), MirrorError> + 'a;
 
 /// Gives all pieces.
-type Work<'a> = dyn FnMut(&mut Give<'_>) -> Result<(), Failure> + 'a;
+type Work<'a> = dyn FnMut(&mut Give<'_>) -> Result<(), MirrorError> + 'a;
 
 /// What a load needs.
-pub(super) struct Load<'a> {
-    pub(super) database: &'a Database,
-    pub(super) schema: &'a Schema,
-    pub(super) maker: &'a RowMaker,
+pub(crate) struct Load<'a> {
+    pub(crate) database: &'a Database,
+    pub(crate) schema: &'a Schema,
+    pub(crate) maker: &'a RowMaker,
     /// Threads, and connections.
-    pub(super) threads: usize,
+    pub(crate) threads: usize,
 }
 
 impl Done {
-    fn read(client: &mut Client, schema: &Schema, step: Step) -> Result<Self, Failure> {
+    fn read(client: &mut Client, schema: &Schema, step: Step) -> Result<Self, MirrorError> {
         let statement = format!(
             "SELECT after, upto FROM {} WHERE step = $1",
             schema.relation("mirror_loaded")
@@ -77,7 +77,7 @@ impl Done {
         let parts: Option<Vec<Part>> = rows.into_iter().map(part).collect();
         let parts = parts.ok_or_else(|| {
             let (relation, anew) = (schema.relation("mirror_loaded"), schema.anew());
-            Failure::Corrupt(format!("{relation} does not say what is loaded; {anew}"))
+            MirrorError::Corrupt(format!("{relation} does not say what is loaded; {anew}"))
         })?;
         Ok(Self::of(parts))
     }
@@ -102,7 +102,7 @@ impl Done {
 }
 
 /// Writes rows into a table.
-pub(super) fn copy_in(transaction: &mut Transaction<'_>, schema: &Schema, rows: &TableRows) -> Result<(), Failure> {
+pub(crate) fn copy_in(transaction: &mut Transaction<'_>, schema: &Schema, rows: &TableRows) -> Result<(), MirrorError> {
     let (table, tuples) = rows;
     let mut writer = transaction.copy_in(&schema.copy(*table))?;
     let mut write = |bytes: &[u8]| writer.write_all(bytes).map_err(of_writer);
@@ -114,7 +114,7 @@ pub(super) fn copy_in(transaction: &mut Transaction<'_>, schema: &Schema, rows: 
 }
 
 /// The error of the server inside that of a stream.
-fn of_writer(error: std::io::Error) -> Failure {
+fn of_writer(error: std::io::Error) -> MirrorError {
     match error.downcast::<postgres::Error>() {
         Ok(error) => error.into(),
         Err(error) => error.into(),
@@ -127,23 +127,22 @@ fn height_key(height: u32) -> Vec<u8> {
 }
 
 impl Load<'_> {
-    /// Loads the coins of a set. `show` is told how many were read, and how far that is.
-    pub(super) fn coins(
+    /// Loads the coins of a set. `show` is told how far that is.
+    pub(crate) fn coins(
         &self,
         main: &mut Connection<'_>,
         set: &UtxoSet,
-        show: &mut dyn FnMut(u64, f64),
-    ) -> Result<(), Failure> {
+        show: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), MirrorError> {
         let done = Done::read(main, self.schema, Step::Coins)?;
         let times = set.directory().block_times(&set.tip())?;
         let convert = |mut batch: Batch| {
             self.database.check_stop()?;
-            let last = batch.last().map(|(outpoint, _)| outpoint_key(outpoint).to_vec());
-            let (read, share) = (batch.len() as u64, share(&batch));
+            let (read, last) = (batch.len() as u64, batch.last().map(|(outpoint, _)| *outpoint));
             if !done.0.is_empty() {
                 batch.retain(|(outpoint, _)| !done.has(&outpoint_key(outpoint)));
             }
-            Ok((self.maker.coins(batch, &times), last, read, share))
+            Ok((self.maker.coins(batch, &times), last, read))
         };
         self.on_connections(Step::Coins, &mut |give| {
             let (mut tuples, mut after, mut upto, mut read) = (Vec::new(), Vec::new(), Vec::new(), 0);
@@ -158,21 +157,23 @@ impl Load<'_> {
                     },
                 })
             };
-            let mut take = |(more, last, count, share): (Vec<u8>, Option<Vec<u8>>, u64, f64)| {
+            let mut take = |(more, last, count): (Vec<u8>, Option<OutPoint>, u64)| {
                 self.database.check_stop()?;
                 read += count;
-                show(read, share);
+                if let Some(last) = &last {
+                    show(Event::coins_up_to(read, last));
+                    upto = outpoint_key(last).to_vec();
+                }
                 match tuples.is_empty() {
                     true => tuples = more,
                     false => tuples.extend(more),
                 }
-                upto = last.unwrap_or_else(|| std::mem::take(&mut upto));
                 match tuples.len() >= PIECE_BYTES {
                     true => give_piece(&mut tuples, &mut after, &upto),
                     false => Ok(()),
                 }
             };
-            set.for_each_batch::<_, Failure>(&convert, &mut take)?;
+            set.for_each_batch::<_, MirrorError>(&convert, &mut take)?;
             match tuples.is_empty() {
                 true => Ok(()),
                 false => give_piece(&mut tuples, &mut after, &upto),
@@ -182,13 +183,13 @@ impl Load<'_> {
 
     /// Loads the blocks of some heights into the other tables. `show` is told how many blocks and
     /// transactions were read, of how many blocks.
-    pub(super) fn blocks(
+    pub(crate) fn blocks(
         &self,
         main: &mut Connection<'_>,
         chain: &ChainBlocks,
         heights: RangeInclusive<u32>,
         show: &mut dyn FnMut(u64, u64, u64),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), MirrorError> {
         let done = Done::read(main, self.schema, Step::Blocks)?;
         let missing = missing(heights, &done);
         let all: u64 = missing.iter().map(|range| range.clone().count() as u64).sum();
@@ -211,12 +212,12 @@ impl Load<'_> {
                 show(blocks, all, transactions);
                 give(piece)
             };
-            chain.for_each_run_in::<_, Failure>(&missing, RUN_BYTES, self.threads, &convert, &mut take)
+            chain.for_each_run_in::<_, MirrorError>(&missing, RUN_BYTES, self.threads, &convert, &mut take)
         })
     }
 
     /// Has `work` give pieces, which connections write.
-    fn on_connections(&self, step: Step, work: &mut Work<'_>) -> Result<(), Failure> {
+    fn on_connections(&self, step: Step, work: &mut Work<'_>) -> Result<(), MirrorError> {
         let (sender, pieces) = sync_channel(self.threads);
         let pieces = Arc::new(Mutex::new(pieces));
         let has_failed = AtomicBool::new(false);
@@ -243,11 +244,11 @@ impl Load<'_> {
         })
     }
 
-    fn send(&self, sender: SyncSender<Piece>, has_failed: &AtomicBool, work: &mut Work<'_>) -> Result<(), Failure> {
+    fn send(&self, sender: SyncSender<Piece>, has_failed: &AtomicBool, work: &mut Work<'_>) -> Result<(), MirrorError> {
         let given = work(&mut |piece| {
             // The writer that has failed says why.
             let is_taken = !has_failed.load(Ordering::Relaxed) && sender.send(piece).is_ok();
-            if is_taken { Ok(()) } else { Err(Failure::StoppedMirror) }
+            if is_taken { Ok(()) } else { Err(MirrorError::Stopped) }
         });
         if given.is_err() {
             // What is in the channel is not written.
@@ -257,7 +258,7 @@ impl Load<'_> {
     }
 
     /// Writes pieces until there are no more.
-    fn write(&self, step: Step, pieces: &Mutex<Receiver<Piece>>, has_failed: &AtomicBool) -> Result<(), Failure> {
+    fn write(&self, step: Step, pieces: &Mutex<Receiver<Piece>>, has_failed: &AtomicBool) -> Result<(), MirrorError> {
         let mut connection = self.database.connect()?;
         connection.lock_as_loader(self.schema)?;
         // What is lost in a crash of the server is lost with the row that says that it was done.

@@ -4,9 +4,10 @@
 //! the server may keep both for hours. A session therefore takes two locks more, which state its
 //! process and end with it: `pg_locks` shows them to every role, before any table is there.
 
-use super::schema::Schema;
-use crate::failure::Failure;
-use crate::log;
+use crate::error::MirrorError;
+use crate::schema::Schema;
+use crate::witness::Witness;
+use blockmill_chain::Level;
 use postgres::{Client, Error};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
@@ -35,7 +36,7 @@ const TERMINATE: &str = "
 
 /// What holds a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holder {
+pub(crate) enum Holder {
     /// A process of this place that runs.
     Running(u32),
     /// A session that was told to end, or one of another place.
@@ -44,7 +45,7 @@ pub(super) enum Holder {
 
 /// A process.
 #[derive(Debug)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     /// The run of the operating system and the namespace of process numbers. Processes can be
     /// compared within a place only.
     place: String,
@@ -57,7 +58,7 @@ pub(super) struct Identity {
 impl Identity {
     /// The identity of this process. Where the system does not state one, the place is random, so
     /// that only this process itself is recognised.
-    pub(super) fn own() -> Self {
+    pub(crate) fn own() -> Self {
         let process = std::process::id();
         Self::of_process(process).unwrap_or_else(|| Self {
             place: RandomState::new().hash_one(process).to_string(),
@@ -80,7 +81,7 @@ impl Identity {
     ///
     /// # Errors
     /// Those of the connection.
-    pub(super) fn add_to(&self, client: &mut Client) -> Result<(), Error> {
+    pub(crate) fn add_to(&self, client: &mut Client) -> Result<(), Error> {
         client.execute(
             "SELECT pg_try_advisory_lock_shared(hashtextextended($1, 0)), pg_try_advisory_lock_shared($2, $3)",
             &[&self.place, &self.process.cast_signed(), &self.start.cast_signed()],
@@ -92,7 +93,13 @@ impl Identity {
     ///
     /// # Errors
     /// Those of the connection.
-    pub(super) fn holder(&self, client: &mut Client, class: i32, schema: &Schema) -> Result<Holder, Failure> {
+    pub(crate) fn holder(
+        &self,
+        client: &mut Client,
+        class: i32,
+        schema: &Schema,
+        witness: &dyn Witness,
+    ) -> Result<Holder, MirrorError> {
         let rows = client.query(HOLDERS, &[&i64::from(class), &schema.name(), &self.place, &PROCESS_MAX])?;
         let mut holder = Holder::Other;
         for row in rows {
@@ -108,13 +115,11 @@ impl Identity {
                 Err(error) if error.as_db_error().is_some() => continue,
                 Err(error) => return Err(error.into()),
             }
-            log::info(
-                "mirror_session_ended",
-                &format!(
-                    "the server still had session {session} of process {process}, whose connection is lost: it is ended"
-                ),
-                json!({"session": session, "process": process}),
+            let text = format!(
+                "the server still had session {session} of process {process}, whose connection is lost: it is ended"
             );
+            let fields = json!({"session": session, "process": process});
+            witness.line(Level::Info, "mirror_session_ended", &text, fields);
         }
         Ok(holder)
     }
