@@ -36,6 +36,7 @@ const FLOORS: [(&str, &str, u8); 32] = [
     ("engine", CRATES, 6),
     ("tables", CRATES, 6),
     ("audit", CRATES, 6),
+    ("mirror", CRATES, 7),
     ("cli", CRATES, 8),
     ("python", BINDINGS, 8),
     ("c", BINDINGS, 8),
@@ -228,7 +229,7 @@ fn readers_have_no_pipeline() {
             .filter(|part| names.iter().any(|name| name == part));
         parts.collect::<Vec<_>>()
     };
-    for reader in ["chain", "datadir", "validate", "checks", "tables", "audit", "python"] {
+    for reader in ["chain", "datadir", "validate", "checks", "tables", "mirror", "audit", "python"] {
         assert_eq!(found(&format!("blockmill-{reader}")), [""; 0], "{reader}");
     }
     assert_eq!(found("blockmill-engine"), pipeline);
