@@ -344,15 +344,17 @@ fn tls_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::witness::Mute;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
     fn target(url: &str, variables: &[(&str, &str)]) -> Result<Target, MirrorError> {
-        Target::with_variables(url, &|name| {
+        let variables = |name: &str| {
             let found = variables.iter().find(|(other, _)| *other == name);
             found.map(|(_, set)| (*set).to_owned())
-        })
+        };
+        Target::with_variables(url, &variables, &Mute)
     }
 
     /// The names of the hosts of a target, each with its password.

@@ -13,7 +13,7 @@ const TOOLS: &str = "tools";
 const BINDINGS: &str = "bindings";
 
 /// All crates, with their folders and floors.
-const FLOORS: [(&str, &str, u8); 32] = [
+const FLOORS: [(&str, &str, u8); 33] = [
     ("secp256k1-lanes", LIB, 0),
     ("sync", LIB, 0),
     ("sha256-lanes", LIB, 1),
