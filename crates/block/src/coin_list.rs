@@ -43,8 +43,11 @@ impl CoinList {
 
     /// Makes room for more coins with usual scripts.
     pub fn reserve(&mut self, coins: usize) {
-        self.heads.reserve(coins);
-        self.scripts.reserve(coins * USUAL_SCRIPT_BYTES);
+        if coins > 0 {
+            self.heads.reserve(coins);
+            // The last of them is copied with what follows it.
+            self.scripts.reserve(coins * USUAL_SCRIPT_BYTES + SHORT);
+        }
     }
 
     /// Memory in bytes, unused capacity included.

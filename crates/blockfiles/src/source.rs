@@ -109,15 +109,13 @@ pub(crate) struct Source {
     target: PathBuf,
 }
 
-/// A name in a directory of block files that was passed over.
+/// A name of a block file that leads to no regular file, and was passed over: its blocks are missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// The name.
     pub path: PathBuf,
     /// Why.
     pub reason: &'static str,
-    /// Whether a file should be there: the name is a link to one that is missing.
-    pub is_missing: bool,
 }
 
 /// Files of blocks, numbered in the order in which they were added.
@@ -251,20 +249,16 @@ impl BlockFiles {
                 files.push((number, path));
                 continue;
             }
-            let (reason, is_missing) = match std::fs::metadata(&path) {
+            let reason = match std::fs::metadata(&path) {
                 Ok(metadata) if metadata.is_file() => {
                     files.push((number, path));
                     continue;
                 }
-                Ok(_) => ("it is no regular file", false),
-                Err(error) if error.kind() == ErrorKind::NotFound => ("it is a link to a file that is not there", true),
+                Ok(_) => "it is no regular file",
+                Err(error) if error.kind() == ErrorKind::NotFound => "it is a link to a file that is not there",
                 Err(error) => return Err(FileError::io(path)(error)),
             };
-            let skipped = Skipped {
-                path,
-                reason,
-                is_missing,
-            };
+            let skipped = Skipped { path, reason };
             // A directory may be added again and again, while a node writes it.
             if !self.skipped.contains(&skipped) {
                 self.skipped.push(skipped);

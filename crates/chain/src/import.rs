@@ -91,7 +91,7 @@ impl ChainState {
         self.forget_lost(forgotten);
         self.note_elsewhere(&mut damages);
         findings.damages = damages;
-        findings.missing_files = skipped.into_iter().filter(|skipped| skipped.is_missing).collect();
+        findings.missing_files = skipped;
         Ok(findings)
     }
 

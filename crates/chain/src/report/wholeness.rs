@@ -43,7 +43,7 @@ pub enum NotWhole {
         /// The first damage.
         first: Damage,
     },
-    /// Block files are missing: their names are links that lead nowhere.
+    /// Block files are missing: their names lead to no regular file.
     MissingFiles {
         /// How many.
         files: u64,

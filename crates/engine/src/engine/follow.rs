@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::pipeline::error::ConnectError;
 use crate::report::connect_report::{ConnectReport, Halt};
+use blockmill_block::BlockHash;
 use blockmill_blockfiles::{FileError, Watch, Woken};
 use blockmill_chain::import::Which;
 use blockmill_chain::report::events::Event;
@@ -45,6 +46,10 @@ impl Retry {
 struct Said {
     damages: HashSet<(PathBuf, u64)>,
     names: HashSet<PathBuf>,
+    /// Blocks that are rejected or unreadable.
+    blocks: HashSet<(BlockHash, bool)>,
+    /// The most blocks that were only counted as rejected, and as unreadable.
+    more: [u64; 2],
     /// Why files cannot be searched now.
     error: Option<String>,
 }
@@ -59,9 +64,18 @@ impl Said {
             }
             Event::MoreDamaged { path, .. } => is_quiet && self.names.insert((*path).to_owned()),
             Event::Skipped(skipped) => self.names.insert(skipped.path.clone()),
+            Event::Rejected(rejected) => self.blocks.insert((rejected.hash, true)),
+            Event::Unreadable(unreadable) => self.blocks.insert((unreadable.hash, false)),
+            Event::MoreRejected { blocks } => raise(&mut self.more[0], *blocks),
+            Event::MoreUnreadable { blocks } => raise(&mut self.more[1], *blocks),
             _ => true,
         }
     }
+}
+
+/// Raises a maximum. Returns whether that has changed it.
+fn raise(most: &mut u64, count: u64) -> bool {
+    count > std::mem::replace(most, count.max(*most))
 }
 
 /// The observer of a follower.
@@ -69,11 +83,13 @@ struct Listener<'a> {
     observer: &'a mut dyn Observer,
     said: &'a mut Said,
     is_quiet: bool,
+    /// Whether everything is said, and noted as said.
+    is_first: bool,
 }
 
 impl Observer for Listener<'_> {
     fn event(&mut self, event: &Event<'_>) {
-        if self.said.is_new(event, self.is_quiet) {
+        if self.said.is_new(event, self.is_quiet) || self.is_first {
             self.observer.event(event);
         }
     }
@@ -126,7 +142,13 @@ impl<V: ScriptVerifier + 'static> Follower<'_, V> {
     /// is kept.
     pub fn next(&mut self, observer: &mut dyn Observer) -> Result<Option<ConnectReport>, ConnectError> {
         if !std::mem::replace(&mut self.has_begun, true) {
-            let report = self.engine.connect(self.sources, observer)?;
+            let mut listener = Listener {
+                observer: &mut *observer,
+                said: &mut self.said,
+                is_quiet: true,
+                is_first: true,
+            };
+            let report = self.engine.connect(self.sources, &mut listener)?;
             self.note(&report, true);
             if !self.has_ended {
                 observer.event(&Event::CaughtUp(self.engine.tip()));
@@ -155,6 +177,7 @@ impl<V: ScriptVerifier + 'static> Follower<'_, V> {
             observer: &mut *observer,
             said: &mut self.said,
             is_quiet: woken == Woken::Look,
+            is_first: false,
         };
         let which = if is_retry { Which::All } else { Which::Changed };
         let report = match self.engine.connect_some(self.sources, which, &mut listener) {

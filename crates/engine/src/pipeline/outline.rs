@@ -115,19 +115,21 @@ impl Outline {
         let mut create_counts = [0; SHARDS];
         let mut rest = &hashes[..];
         let mut take = |count: usize| rest.split_off(..count).unwrap_or(&[]);
+        let mut shards = 0_u64;
         for (number, transaction) in block.transactions().enumerate() {
             let (inputs, outputs) = (take(transaction.input_count()), take(transaction.output_count()));
             if number > 0 {
-                inputs.iter().for_each(|&hash| spend_counts[shard_of(hash)] += 1);
+                for &hash in inputs {
+                    spend_counts[shard_of(hash)] += 1;
+                    shards |= 1 << shard_of(hash);
+                }
             }
             for (output, &hash) in transaction.outputs().zip(outputs) {
-                create_counts[shard_of(hash)] += u32::from(!is_unspendable(output.script_pubkey()));
+                let is_created = !is_unspendable(output.script_pubkey());
+                create_counts[shard_of(hash)] += u32::from(is_created);
+                shards |= u64::from(is_created) << shard_of(hash);
             }
         }
-        let counts = (0..).zip(spend_counts.iter().zip(&create_counts));
-        let shards = counts.fold(0, |shards, (number, (&spends, &creates))| {
-            shards | u64::from(spends + creates > 0) << number
-        });
         // The events are counted by shard, so each has its position in one list.
         let (mut spends, mut next_spend) = ByShard::new(&spend_counts, NO_SPEND);
         let (mut creates, mut next_create) = ByShard::new(&create_counts, NO_CREATE);
@@ -193,6 +195,12 @@ impl Outline {
     /// All that the block creates, in no order that matters.
     pub fn all_creates(&self) -> &[Create] {
         &self.creates.events
+    }
+
+    /// Whether a shard has events.
+    #[inline]
+    pub fn has_events_in(&self, shard: usize) -> bool {
+        self.shards >> shard & 1 == 1
     }
 
     /// The shards that have events.

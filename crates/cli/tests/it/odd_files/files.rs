@@ -83,7 +83,8 @@ fn what_is_no_regular_file_is_named() {
     let fifo = folder.join("blk00002.dat");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     std::fs::create_dir(folder.join("blk00003.dat")).unwrap();
-    Answers::of(&scratch, &folder).are_whole().say(&[
+    // Blocks may be missing there.
+    Answers::of(&scratch, &folder).end_with(3, TIP).say(&[
         "blk00002.dat: passed over: it is no regular file",
         "blk00003.dat: passed over",
     ]);

@@ -56,6 +56,14 @@ impl Table {
     }
 }
 
+/// The blocks of a window that have events in a shard, with their numbers.
+fn blocks_in<'a, 'w>(
+    shard: usize,
+    window: &'a [WindowBlock<'w>],
+) -> impl Iterator<Item = (u32, &'a WindowBlock<'w>)> + Clone {
+    (0..).zip(window).filter(move |(_, of)| of.outline.has_events_in(shard))
+}
+
 impl ShardOutcome {
     pub(super) fn new(shard: usize) -> Self {
         Self {
@@ -124,11 +132,11 @@ impl ShardOutcome {
 
     /// Puts all coins of the window into a table. None if an outpoint is created twice.
     fn tabulate(&mut self, window: &[WindowBlock<'_>]) -> Option<Table> {
-        let creates = |block: &WindowBlock<'_>| block.outline.creates(self.shard).len();
-        let count = window.iter().map(creates).sum();
+        let blocks = blocks_in(self.shard, window);
+        let count = blocks.clone().map(|(_, of)| of.outline.creates(self.shard).len()).sum();
         let mut table = Table::new(count);
         self.created.reserve_exact(count);
-        for (block, of) in (0..).zip(window) {
+        for (block, of) in blocks {
             for (number, create) in (0..).zip(of.outline.creates(self.shard)) {
                 let slot = self.slot(&table, &create.at, window);
                 // `judge` knows what holds for an outpoint that is created twice.
@@ -156,11 +164,13 @@ impl ShardOutcome {
         window: &[WindowBlock<'_>],
         room: &Room,
     ) -> Result<bool, StoreError> {
-        let count = window.iter().map(|block| block.outline.spends(self.shard).len()).sum();
+        let blocks = blocks_in(self.shard, window);
+        let count = blocks.clone().map(|(_, of)| of.outline.spends(self.shard).len()).sum();
         let mut spends: Vec<(u32, &Spend)> = Vec::with_capacity(count);
         self.log.reserve(count);
-        for (number, block) in (0..).zip(window) {
-            spends.extend(block.outline.spends(self.shard).iter().map(|spend| (number, spend)));
+        self.starts.reserve_exact(window.len() + 1);
+        for (number, of) in blocks {
+            spends.extend(of.outline.spends(self.shard).iter().map(|spend| (number, spend)));
         }
         // For each spend the coin of the window that it spends, as the table has it.
         let mut created = vec![0; spends.len()];
@@ -209,8 +219,8 @@ impl ShardOutcome {
     /// Notes where the coins begin that the blocks up to this one spend.
     #[inline]
     fn begin_blocks(&mut self, block: u32) {
-        while self.starts.len() <= block as usize {
-            self.starts.push(self.log.spent().len());
+        if self.starts.len() <= block as usize {
+            self.starts.resize(block as usize + 1, self.log.spent().len());
         }
     }
 
