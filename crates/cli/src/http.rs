@@ -20,23 +20,20 @@ mod status;
 mod table;
 
 use crate::failure::Failure;
+use crate::listener::{Command, Listener};
 use crate::log;
 use blockmill_chain::Event;
-use blockmill_datadir::Status;
 use blockmill_engine::report::LiveTotals;
 use figures::{Figures, State};
 use serde_json::json;
 use site::Site;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
-/// The figures of a command. All copies are of the same ones.
-#[derive(Clone)]
-pub(crate) struct Live(Arc<Mutex<Figures>>);
+/// The figures of a command.
+struct Live(Mutex<Figures>);
 
 impl Live {
     /// A panic of another thread leaves the figures whole, so poison is ignored.
@@ -48,44 +45,29 @@ impl Live {
     fn read(&self) -> Figures {
         self.lock().clone()
     }
+}
 
-    /// Another process has the data directory.
-    pub(crate) fn waits_for_lock(&self) {
+impl Listener for Live {
+    fn waits_for_lock(&self) {
         self.lock().set_state(State::WaitingForLock);
     }
 
-    /// The data directory is open.
-    pub(crate) fn opened(&self, network: &'static str, height: u32, totals: LiveTotals) {
+    fn opened(&self, network: &'static str, height: u32, totals: LiveTotals) {
         self.lock().opened(network, height, totals);
     }
 
-    pub(crate) fn network(&self, network: &'static str) {
+    fn network(&self, network: &'static str) {
         self.lock().network = Some(network);
     }
 
-    pub(crate) fn event(&self, event: &Event<'_>) {
+    fn event(&self, event: &Event<'_>) {
         self.lock().event(event);
     }
 }
 
-/// What is known of a command before it begins.
-pub(crate) struct Command<'a> {
-    /// Its name.
-    pub(crate) name: &'static str,
-    /// Threads that validate.
-    pub(crate) threads: usize,
-    /// Memory for the coins cache, where there is one.
-    pub(crate) cache_bytes_max: Option<u64>,
-    /// Its data directory, where blocks are connected, and how far that is. A directory that cannot
-    /// be read has no status, which its opening reports.
-    pub(crate) data: Option<(&'a Path, Option<Status>)>,
-    /// Set when the command is to stop.
-    pub(crate) stop: &'a Arc<AtomicBool>,
-}
-
 /// A server. It ends when it is dropped.
 pub(crate) struct Server {
-    live: Live,
+    live: Arc<Live>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -97,9 +79,9 @@ impl Server {
         let runtime = server::runtime().map_err(usage)?;
         let listener = server::listen(&runtime, address).map_err(usage)?;
         let local = listener.local_addr().map_err(usage)?;
-        let live = Live(Arc::new(Mutex::new(Figures::new(command))));
+        let live = Arc::new(Live(Mutex::new(Figures::new(command))));
         let (end, ended) = oneshot::channel();
-        let (served, stop) = (live.clone(), Arc::clone(command.stop));
+        let (served, stop) = (Arc::clone(&live), Arc::clone(command.stop));
         let thread = std::thread::Builder::new()
             .name("http".to_owned())
             .spawn(move || server::run(&runtime, listener, Site::new(served, stop, local.ip()), ended))
@@ -116,8 +98,9 @@ impl Server {
         })
     }
 
-    pub(crate) fn live(&self) -> Live {
-        self.live.clone()
+    /// What notes the figures.
+    pub(crate) fn listener(&self) -> Arc<dyn Listener> {
+        Arc::<Live>::clone(&self.live)
     }
 }
 

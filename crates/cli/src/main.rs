@@ -17,9 +17,7 @@ mod feed;
 mod headers;
 #[cfg(feature = "http")]
 mod http;
-#[cfg(not(feature = "http"))]
-#[path = "http_left_out.rs"]
-mod http;
+mod listener;
 mod log;
 mod orphans;
 mod output;

@@ -2,7 +2,7 @@
 
 use crate::advice;
 use crate::doing::{self, Doing};
-use crate::http::Live;
+use crate::listener::Listener;
 use crate::log::{self, Line};
 use crate::output::duration_text;
 use crate::recent::{Recent, rate};
@@ -11,6 +11,7 @@ use blockmill_datadir::Batch;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time between plain lines.
@@ -113,7 +114,7 @@ fn recent_rates(recent: &mut Recent<(u64, u64)>, progress: &Progress) -> Rates {
 pub(crate) struct EngineMeter {
     pub(crate) meter: Meter,
     recent: Recent<(u64, u64)>,
-    live: Option<Live>,
+    live: Option<Arc<dyn Listener>>,
 }
 
 /// A rate in three digits.
@@ -185,7 +186,7 @@ impl EngineMeter {
     }
 
     /// One that notes what it hears for the page, too.
-    pub(crate) fn with_live(live: Option<Live>) -> Self {
+    pub(crate) fn with_live(live: Option<Arc<dyn Listener>>) -> Self {
         Self {
             meter: Meter::new(),
             recent: Recent::default(),

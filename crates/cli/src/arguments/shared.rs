@@ -5,7 +5,9 @@ use super::values::{
     parse_threads,
 };
 use crate::failure::Failure;
-use crate::http::{self, Live, Server};
+#[cfg(feature = "http")]
+use crate::http::Server;
+use crate::listener::{Command, Listener};
 use crate::verifier::Verifier;
 use blockmill_block::Network;
 use blockmill_blockfiles::{FileError, NewFile};
@@ -14,6 +16,7 @@ use blockmill_engine::{Engine, EngineBuilder};
 use blockmill_rules::Params;
 use clap::Args;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The name of standard input and standard output on the command line.
 const STANDARD: &str = "-";
@@ -146,17 +149,18 @@ impl PageArguments {
     }
 
     /// Does the work of a command, and serves its figures meanwhile if that is asked for.
+    #[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "only the page shows it"))]
     pub(crate) fn during(
         &self,
-        command: &http::Command<'_>,
-        work: impl FnOnce(Option<Live>) -> Result<u8, Failure>,
+        command: &Command<'_>,
+        work: impl FnOnce(Option<Arc<dyn Listener>>) -> Result<u8, Failure>,
     ) -> Result<u8, Failure> {
         #[cfg(feature = "http")]
-        let address = self.http;
-        #[cfg(not(feature = "http"))]
-        let address = None;
-        let server = address.map(|address| Server::start(address, command)).transpose()?;
-        work(server.as_ref().map(Server::live))
+        if let Some(address) = self.http {
+            let server = Server::start(address, command)?;
+            return work(Some(server.listener()));
+        }
+        work(None)
     }
 }
 

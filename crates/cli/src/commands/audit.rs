@@ -7,7 +7,7 @@ use crate::arguments::params_of;
 use crate::commands::{open_newest, threads};
 use crate::failure::Failure;
 use crate::headers;
-use crate::http::{self, Live};
+use crate::listener::{Command, Listener};
 use crate::log;
 use crate::output::{self, Facts, cpu_seconds, grouped};
 use crate::progress::EngineMeter;
@@ -43,10 +43,10 @@ pub(crate) fn run(arguments: &AuditArguments) -> Result<u8, Failure> {
 /// Does the work of an audit, and serves its figures meanwhile if that is asked for.
 fn with_page(
     work: &AuditWork,
-    audit: impl FnOnce(&Arc<AtomicBool>, usize, Option<Live>) -> Result<u8, Failure>,
+    audit: impl FnOnce(&Arc<AtomicBool>, usize, Option<Arc<dyn Listener>>) -> Result<u8, Failure>,
 ) -> Result<u8, Failure> {
     let (stop, threads) = (signals::stop_flag()?, threads(work.par));
-    let command = http::Command {
+    let command = Command {
         name: "audit",
         threads,
         cache_bytes_max: None,
@@ -60,7 +60,7 @@ fn whole(
     arguments: &AuditArguments,
     stop: &Arc<AtomicBool>,
     threads: usize,
-    live: Option<Live>,
+    live: Option<Arc<dyn Listener>>,
 ) -> Result<u8, Failure> {
     let (start, signatures) = (Instant::now(), arguments.work.signatures.into());
     let mut meter = EngineMeter::with_live(live.clone());
@@ -107,7 +107,7 @@ fn part(
     arguments: &AuditPartArguments,
     stop: &Arc<AtomicBool>,
     threads: usize,
-    live: Option<Live>,
+    live: Option<Arc<dyn Listener>>,
 ) -> Result<u8, Failure> {
     let key = Key::read(&arguments.key)?;
     // A name that is taken is refused before hours of work.

@@ -5,7 +5,7 @@ pub(crate) mod report;
 use crate::arguments::{ConnectArguments, EngineArguments, FromFilesArguments};
 use crate::doing::{self, Doing};
 use crate::failure::Failure;
-use crate::http::{self, Live};
+use crate::listener::{Command, Listener};
 use crate::log;
 use crate::output;
 use crate::progress::EngineMeter;
@@ -22,6 +22,7 @@ use blockmill_engine::{ConnectReport, Engine, Options};
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -57,14 +58,10 @@ pub(crate) fn options_from_files(arguments: &FromFilesArguments) -> Result<Optio
 }
 
 /// What a page says of a command before it begins.
-pub(crate) fn page_of<'a>(
-    name: &'static str,
-    options: &'a Options,
-    from_files: &'a FromFilesArguments,
-) -> http::Command<'a> {
+pub(crate) fn page_of<'a>(name: &'static str, options: &'a Options, from_files: &'a FromFilesArguments) -> Command<'a> {
     let data = &from_files.data;
     let status = from_files.page.is_served().then(|| data.status()).flatten();
-    http::Command {
+    Command {
         name,
         threads: options.threads,
         cache_bytes_max: Some(options.cache_bytes_max as u64),
@@ -78,7 +75,7 @@ pub(crate) fn page_of<'a>(
 pub(crate) fn open_engine(
     arguments: &FromFilesArguments,
     options: &Options,
-    live: Option<&Live>,
+    live: Option<&dyn Listener>,
 ) -> Result<Option<Engine<Verifier>>, Failure> {
     let mut is_said = false;
     let engine = loop {
@@ -200,10 +197,10 @@ fn connect(
     arguments: &ConnectArguments,
     options: &Options,
     trace: Option<Trace>,
-    live: Option<Live>,
+    live: Option<Arc<dyn Listener>>,
 ) -> Result<u8, Failure> {
     let from_files = &arguments.from_files;
-    let Some(mut engine) = open_engine(from_files, options, live.as_ref())? else {
+    let Some(mut engine) = open_engine(from_files, options, live.as_deref())? else {
         return Ok(0);
     };
     if let Some(height_max) = arguments.stop_at_height

@@ -4,7 +4,7 @@ use crate::arguments::follow::FollowArguments;
 use crate::commands::connect::{open_engine, options_from_files, page_of, say_halt, say_leftovers};
 use crate::failure::Failure;
 use crate::feed::exec::Runner;
-use crate::http::Live;
+use crate::listener::Listener;
 use crate::output;
 use crate::progress::EngineMeter;
 use crate::service;
@@ -137,10 +137,10 @@ pub(crate) fn run(arguments: &FollowArguments) -> Result<u8, Failure> {
         .during(&command, |live| follow(arguments, &options, live))
 }
 
-fn follow(arguments: &FollowArguments, options: &Options, live: Option<Live>) -> Result<u8, Failure> {
+fn follow(arguments: &FollowArguments, options: &Options, live: Option<Arc<dyn Listener>>) -> Result<u8, Failure> {
     let from_files = &arguments.from_files;
     let stop = Arc::clone(&options.stop);
-    let Some(mut engine) = open_engine(from_files, options, live.as_ref())? else {
+    let Some(mut engine) = open_engine(from_files, options, live.as_deref())? else {
         return Ok(0);
     };
     let network = engine.directory().chain_id().network;

@@ -1,6 +1,6 @@
 //! The latest figures of a command, as its observers note them.
 
-use crate::http::Command;
+use crate::listener::Command;
 use blockmill_block::BlockHash;
 use blockmill_chain::report::signatures::SignatureWay;
 use blockmill_chain::{BlockChange, Event, Progress};

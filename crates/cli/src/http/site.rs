@@ -29,7 +29,7 @@ struct Texts {
 
 /// The figures and those who ask for them. It lives on one thread.
 pub(super) struct Site {
-    live: Live,
+    live: Arc<Live>,
     stop: Arc<AtomicBool>,
     /// Whether only this machine reaches it.
     is_loopback: bool,
@@ -43,7 +43,7 @@ pub(super) struct Site {
 
 impl Site {
     /// What makes a site on its thread.
-    pub(super) fn new(live: Live, stop: Arc<AtomicBool>, address: IpAddr) -> impl FnOnce() -> Self + Send {
+    pub(super) fn new(live: Arc<Live>, stop: Arc<AtomicBool>, address: IpAddr) -> impl FnOnce() -> Self + Send {
         move || Self {
             live,
             stop,
