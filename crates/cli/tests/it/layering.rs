@@ -229,7 +229,9 @@ fn readers_have_no_pipeline() {
             .filter(|part| names.iter().any(|name| name == part));
         parts.collect::<Vec<_>>()
     };
-    for reader in ["chain", "datadir", "validate", "checks", "tables", "mirror", "audit", "python"] {
+    for reader in [
+        "chain", "datadir", "validate", "checks", "tables", "mirror", "audit", "python",
+    ] {
         assert_eq!(found(&format!("blockmill-{reader}")), [""; 0], "{reader}");
     }
     assert_eq!(found("blockmill-engine"), pipeline);
