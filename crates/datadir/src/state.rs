@@ -5,7 +5,7 @@ use crate::chain_log::ChainLog;
 use crate::error::{OpenError, no_tip_header};
 use crate::files::{BLOCKS_FOLDER, KEPT_FOLDER, POSITIONS_FILE, UNDO_FILE};
 use crate::own_blocks::{OWN_FOLDERS, OwnBlocks};
-use blockmill_block::{Block, BlockUndo, Header};
+use blockmill_block::Block;
 use blockmill_blockfiles::{FileError, Position, RECORD_HEAD, has_block_files};
 use blockmill_chain::files::SharedFiles;
 use blockmill_chain::index::HeaderIndex;
@@ -13,7 +13,7 @@ use blockmill_chain::positions::FoundPositions;
 use blockmill_chain::report::events::{Event, Older};
 use blockmill_chain::report::observer::Observer;
 use blockmill_chain::state::ChainState;
-use blockmill_coins::{CoinStore, UndoLogError, UndoPosition};
+use blockmill_coins::CoinStore;
 use blockmill_rules::Params;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,8 @@ const KEPT_FILE_SIZE: u64 = 16 << 20;
 /// The directory, the log of connected blocks, and the writers of its own blocks.
 pub struct DataState {
     directory: DataDir,
-    log: ChainLog,
+    /// The log of connected blocks.
+    pub log: ChainLog,
     submitted: OwnBlocks,
     kept: OwnBlocks,
     /// Whether a file of kept blocks has begun since that was asked last.
@@ -165,39 +166,5 @@ impl DataState {
     pub fn sync_blocks(&mut self) -> Result<(), FileError> {
         self.submitted.sync()?;
         self.kept.sync()
-    }
-
-    /// Appends the undo data of a connected block, which is a record already.
-    ///
-    /// # Errors
-    /// [`UndoLogError`].
-    pub fn append_undo(&mut self, header: &Header, record: &[u8]) -> Result<UndoPosition, UndoLogError> {
-        self.log.append_record(header, record)
-    }
-
-    /// Appends the header of a block that a snapshot stands for.
-    pub fn append_header(&mut self, header: &Header) {
-        self.log.append_header(header);
-    }
-
-    /// Reads the undo data of a block.
-    ///
-    /// # Errors
-    /// [`UndoLogError`].
-    pub fn read_undo(&self, header: &Header, position: &UndoPosition) -> Result<BlockUndo, UndoLogError> {
-        self.log.read(header, position)
-    }
-
-    /// A job that makes everything appended to the log so far durable, on any thread.
-    pub fn sync_job(&mut self) -> impl FnOnce() -> Result<(), UndoLogError> + Send + 'static {
-        self.log.sync_job()
-    }
-
-    /// Makes the log durable.
-    ///
-    /// # Errors
-    /// [`UndoLogError`].
-    pub fn sync_log(&mut self) -> Result<(), UndoLogError> {
-        self.log.sync()
     }
 }

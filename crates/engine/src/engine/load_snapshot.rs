@@ -260,10 +260,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         } = self;
         for height in 1..=tip.height {
             if let Some(id) = chain.index().ancestor(base, height) {
-                data.append_header(&chain.index().header(id));
+                data.log.append_header(&chain.index().header(id));
             }
         }
-        data.sync_log()?;
+        data.log.sync()?;
         // The pipeline holds the engine's own store, which is replaced below.
         drop(pipeline);
         let mut directory = data.into_directory();

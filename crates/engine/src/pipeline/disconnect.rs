@@ -29,7 +29,7 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
         Content::Rejected(reject, _) => return Err(missing(reject.to_string())),
         Content::Unreadable(unreadable) => return Err(missing(unreadable.detail)),
     };
-    let read = run.data.read_undo(&run.chain.index().header(id), &position);
+    let read = run.data.log.read(&run.chain.index().header(id), &position);
     let undo = read.map_err(|error| match error {
         UndoLogError::Record(error) => ConnectError::Undo {
             hash: entry.hash,

@@ -146,7 +146,7 @@ impl Flusher {
         // Coins that were read fill the cache, too. A flush drops them, even where the tip stands
         // still.
         if self.tip_moved || target.cache.wants_flush() {
-            let sync = target.data.sync_job();
+            let sync = target.data.log.sync_job();
             let changes = target.cache.dirty_len();
             target
                 .cache
@@ -215,7 +215,7 @@ impl Flusher {
         self.finish(cache, telemetry)?;
         self.prepare(data)?;
         if self.tip_moved {
-            let sync = data.sync_job();
+            let sync = data.log.sync_job();
             // `wait` sets it again if the flush fails.
             self.tip_moved = false;
             self.pace.tip = Some(tip);

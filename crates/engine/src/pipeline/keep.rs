@@ -47,7 +47,7 @@ pub(crate) fn keep_and_write_undo<V: ScriptVerifier + 'static>(
         keep(run, next.id, &next.block)?;
     }
     let header = next.block.header();
-    Ok(run.data.append_undo(header, &next.record)?)
+    Ok(run.data.log.append_record(header, &next.record)?)
 }
 
 /// Keeps a block, if the data directory does not have it.
