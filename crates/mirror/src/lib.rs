@@ -5,7 +5,7 @@
 //! there.
 //!
 //! - `run`: attempts, until the tables are at the tip or the mirror is to stop;
-//! - `session`: what a mirror does while its connection holds;
+//! - `session`: what a mirror does while its connection holds; `options`: what it is asked for;
 //! - `load`: the first load, on several connections; `apply`: the blocks after it;
 //! - `change`: what blocks are in the tables;
 //! - `state`: how far the tables are, as they say it themselves; `heights`: whether that is
@@ -24,6 +24,7 @@ mod error;
 mod heights;
 mod identity;
 mod load;
+mod options;
 mod passwords;
 mod run;
 mod schema;
@@ -36,7 +37,8 @@ mod tls;
 mod witness;
 
 pub use error::MirrorError;
-pub use run::{Options, run};
+pub use options::Options;
+pub use run::run;
 pub use sql_error::Fate;
 pub use table::MirrorTable;
 pub use witness::Witness;

@@ -2,15 +2,14 @@
 
 use crate::database::Database;
 use crate::error::MirrorError;
+use crate::options::Options;
 use crate::schema::Schema;
 use crate::session::Mirror;
-use crate::table::MirrorTable;
 use crate::target::Target;
 use crate::witness::Witness;
 use blockmill_chain::Level;
 use blockmill_coins::Tip;
 use serde_json::json;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -30,52 +29,26 @@ const STEP: Duration = Duration::from_millis(20);
 /// no effect: its transaction is not complete.
 const GRACE: Duration = Duration::from_millis(800);
 
-/// What is mirrored, where to, and how.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The data directory.
-    pub data: PathBuf,
-    /// The database: `postgresql://USER@HOST/DATABASE`.
-    pub to: String,
-    /// The name of the schema of the tables.
-    pub schema: String,
-    /// The tables, or none for those that are there, or else coins and blocks.
-    pub tables: Option<Vec<MirrorTable>>,
-    /// The first block of the tables but coins; none for that of the tables that are there, or 0.
-    pub from: Option<u32>,
-    /// Whether the mirror goes on with each block that is connected.
-    pub follows: bool,
-    /// Threads, and connections of the first load.
-    pub threads: usize,
-    /// Ends the mirror once it is set.
-    pub stop: Arc<AtomicBool>,
-}
-
 /// Brings the tables to the tip of a data directory, and follows it if that is asked for. Returns the
 /// block that the tables are at.
 ///
 /// # Errors
 /// [`MirrorError`]. The tables are at some block whatever happens, and the same call goes on from there.
 pub fn run(options: Options, witness: &Arc<dyn Witness>) -> Result<Tip, MirrorError> {
-    let stop = options.stop;
     let target = Target::new(&options.to, &**witness)?;
-    let mirror = Arc::new(Mirror {
-        data: options.data,
-        database: Database::new(target, Arc::clone(&stop), Arc::clone(witness)),
+    until_stopped(&Arc::new(Mirror {
+        database: Database::new(target, Arc::clone(&options.stop), Arc::clone(witness)),
         schema: Schema::new(&options.schema),
-        tables: options.tables,
-        from: options.from,
-        follows: options.follows,
-        threads: options.threads,
+        options,
         has_connected: AtomicBool::new(false),
         tip: Mutex::new(None),
-    });
-    until_stopped(&mirror, &stop)
+    }))
 }
 
 /// Runs a mirror on a thread of its own, so that a signal ends the command although a server does
 /// not answer.
-fn until_stopped(mirror: &Arc<Mirror>, stop: &AtomicBool) -> Result<Tip, MirrorError> {
+fn until_stopped(mirror: &Arc<Mirror>) -> Result<Tip, MirrorError> {
+    let stop = &mirror.options.stop;
     let (sender, outcome) = channel();
     let of_thread = Arc::clone(mirror);
     Builder::new().name("mirror".to_owned()).spawn(move || {
@@ -118,7 +91,7 @@ fn persist(mirror: &Mirror) -> Result<Tip, MirrorError> {
             (pause, failing) = (PAUSE.0, None);
         }
         let since = failing.get_or_insert_with(Instant::now);
-        let is_wanted = mirror.follows
+        let is_wanted = mirror.options.follows
             || mirror.has_connected.load(Ordering::Relaxed)
                 && since.elapsed() < RETRY_MAX
                 && !matches!(failure, MirrorError::Behind(_));

@@ -7,6 +7,7 @@ use crate::database::{Connection, Database};
 use crate::error::MirrorError;
 use crate::heights::check_heights;
 use crate::load::Load;
+use crate::options::Options;
 use crate::schema::Schema;
 use crate::sql_error::{Fate, fate, text};
 use crate::state::{State, Step};
@@ -17,7 +18,6 @@ use blockmill_coins::Tip;
 use blockmill_datadir::feed::watching::{OwnWatch, follow};
 use blockmill_datadir::{Cursor, DataDir, Feed, FeedBlocks, FeedError, PastError, UtxoSet};
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -27,14 +27,9 @@ const BLOCKS_BACK_MAX: u32 = 1_000;
 
 /// A mirror that is asked for.
 pub(crate) struct Mirror {
-    pub(crate) data: PathBuf,
+    pub(crate) options: Options,
     pub(crate) database: Database,
     pub(crate) schema: Schema,
-    /// None for those that are there, or else coins and blocks.
-    pub(crate) tables: Option<Vec<MirrorTable>>,
-    pub(crate) from: Option<u32>,
-    pub(crate) follows: bool,
-    pub(crate) threads: usize,
     /// Whether a connection was there, so that one that is lost may come back.
     pub(crate) has_connected: AtomicBool,
     /// The block that the tables are at, once the first load is complete.
@@ -58,7 +53,7 @@ impl Mirror {
                     MirrorError::Corrupt(format!("the schema {name} is not as a mirror left it: {text}; {anew}"))
                 }
                 Fate::Encoding => {
-                    let (database, data) = (self.database.name(), self.data.display());
+                    let (database, data) = (self.database.name(), self.options.data.display());
                     MirrorError::Usage(format!(
                         "the encoding of the database {database} lacks a character of {data} or of the schema's name \
                          {name}: {text}; make the database with ENCODING 'UTF8'"
@@ -75,13 +70,13 @@ impl Mirror {
         self.has_connected.store(true, Ordering::Relaxed);
         connection.lock(&self.schema)?;
         let mut state = self.state(&mut connection)?;
-        let chain_id = DataDir::open_to_read(&self.data)?.chain_id().clone();
+        let chain_id = DataDir::open_to_read(&self.options.data)?.chain_id().clone();
         let maker = RowMaker::new(&state.tables, state.from, chain_id.network, chain_id.params())?;
         let load = Load {
             database: &self.database,
             schema: &self.schema,
             maker: &maker,
-            threads: self.threads,
+            threads: self.options.threads,
         };
         if state.step == Step::Coins {
             if state.has(MirrorTable::Coins) {
@@ -112,7 +107,7 @@ impl Mirror {
     /// all that it was to come to.
     pub(crate) fn stopped(&self) -> Result<Tip, MirrorError> {
         let tip = *self.tip.lock().unwrap_or_else(PoisonError::into_inner);
-        tip.filter(|_| self.follows).ok_or(MirrorError::Stopped)
+        tip.filter(|_| self.options.follows).ok_or(MirrorError::Stopped)
     }
 
     fn witness(&self) -> &dyn Witness {
@@ -130,22 +125,22 @@ impl Mirror {
     /// The tip of the data directory.
     fn tip(&self) -> Result<Tip, MirrorError> {
         // A later tip of the set may not be durable yet.
-        Ok(Feed::tip_of(&self.data)?)
+        Ok(Feed::tip_of(&self.options.data)?)
     }
 
     /// How far the tables are. New ones are made.
     fn state(&self, connection: &mut Connection<'_>) -> Result<State, MirrorError> {
-        let network = DataDir::open_to_read(&self.data)?.chain_id().text();
+        let network = DataDir::open_to_read(&self.options.data)?.chain_id().text();
         let schema = &self.schema;
         let Some(state) = State::read(connection, schema)? else {
             let state = State {
                 network,
-                tables: self.tables.clone().unwrap_or_else(|| DEFAULT_TABLES.to_vec()),
-                from: self.from.unwrap_or(0),
+                tables: self.options.tables.clone().unwrap_or_else(|| DEFAULT_TABLES.to_vec()),
+                from: self.options.from.unwrap_or(0),
                 step: Step::Coins,
                 tip: self.tip()?,
             };
-            let source = std::path::absolute(&self.data).unwrap_or_else(|_| self.data.clone());
+            let source = std::path::absolute(&self.options.data).unwrap_or_else(|_| self.options.data.clone());
             state.create(connection, schema, &source.display().to_string())?;
             return Ok(state);
         };
@@ -162,12 +157,12 @@ impl Mirror {
             names.sort_unstable();
             names.join(", ")
         };
-        if let Some(asked) = self.tables.as_deref().map(names)
+        if let Some(asked) = self.options.tables.as_deref().map(names)
             && asked != names(&state.tables)
         {
             return differs("the tables", names(&state.tables), asked);
         }
-        if let Some(asked) = self.from.filter(|from| *from != state.from) {
+        if let Some(asked) = self.options.from.filter(|from| *from != state.from) {
             return differs("blocks from height", state.from.to_string(), asked.to_string());
         }
         Ok(state)
@@ -189,7 +184,7 @@ impl Mirror {
                 self.info("mirror_begins_anew", text, json!({"height": tip.height}));
                 state.begin_anew(connection, &self.schema, tip)?;
                 self.set_at(&tip)?.ok_or_else(|| {
-                    let (data, height) = (self.data.display(), tip.height);
+                    let (data, height) = (self.options.data.display(), tip.height);
                     MirrorError::Behind(format!(
                         "{data} no longer has the set at height {height}, that of its last durable commit; run connect, \
                          then the same call again"
@@ -202,7 +197,7 @@ impl Mirror {
 
     /// The set as it was after a block. None if the block left the chain, or is too far down.
     fn set_at(&self, tip: &Tip) -> Result<Option<UtxoSet>, MirrorError> {
-        let set = UtxoSet::open(&self.data, self.threads)?;
+        let set = UtxoSet::open(&self.options.data, self.options.threads)?;
         if set.tip() == *tip {
             return Ok(Some(set));
         }
@@ -229,7 +224,7 @@ impl Mirror {
         }
         // Its errors say more where the directory does not have the block.
         self.feed(state.tip)?;
-        let chain = DataDir::open_to_read(&self.data)?.blocks(&state.tip)?;
+        let chain = DataDir::open_to_read(&self.options.data)?.blocks(&state.tip)?;
         let mut show = |done, of, transactions| self.witness().blocks(done, of, transactions);
         let loaded = load.blocks(connection, &chain, state.from..=state.tip.height, &mut show);
         loaded.map_err(|failure| match failure {
@@ -286,7 +281,7 @@ impl Mirror {
                 self.witness().blocks(sum.blocks, sum.blocks, sum.transactions);
                 Ok(())
             };
-            let told = feed.run_batches(self.threads, &convert, &mut take);
+            let told = feed.run_batches(self.options.threads, &convert, &mut take);
             let tip = told.map_err(|failure: MirrorError| match failure {
                 MirrorError::Feed(error) => self.unknown_cursor(error, applier.state.tip),
                 failure => failure,
@@ -299,8 +294,8 @@ impl Mirror {
             );
             Ok(())
         };
-        if self.follows {
-            let mut watch = OwnWatch::new(&self.data, self.database.stop());
+        if self.options.follows {
+            let mut watch = OwnWatch::new(&self.options.data, self.database.stop());
             let waits = |text: &str| self.witness().line(Level::Warning, "feed_waits", text, json!({}));
             follow::<MirrorError>(&mut feed, &mut watch, &mut catch_up, &mut || true, &waits)?;
         } else {
@@ -311,7 +306,7 @@ impl Mirror {
 
     /// The feed of the directory after the block that the tables are at.
     fn feed(&self, tip: Tip) -> Result<Feed, MirrorError> {
-        let feed = Feed::open(&self.data, Cursor::Block(tip.hash));
+        let feed = Feed::open(&self.options.data, Cursor::Block(tip.hash));
         let checked = feed.and_then(|feed| feed.check_cursor().map(|()| feed));
         checked.map_err(|error| self.unknown_cursor(error, tip))
     }
@@ -333,7 +328,7 @@ impl Mirror {
             Some(own_height) => MirrorError::Behind(format!(
                 "the data directory {} is at height {own_height}, and the tables of {name} are at height {}, block {}: \
                  the directory is behind the tables; connect its blocks, or wait until follow has",
-                self.data.display(),
+                self.options.data.display(),
                 tip.height,
                 tip.hash
             )),
