@@ -67,11 +67,11 @@ impl ProductKind {
 
     pub(crate) fn product(self, chain: &Arc<OfChain>) -> Box<dyn Product> {
         match self {
-            Self::Transactions => Box::new(transactions::Transactions),
-            Self::Inputs => Box::new(inputs::Inputs),
-            Self::Outputs => Box::new(outputs::Outputs),
-            Self::Spenders => Box::new(spenders::Spenders),
-            Self::Positions => Box::new(positions::Positions),
+            Self::Transactions => Box::new(transactions::add as AddTransaction),
+            Self::Inputs => Box::new(inputs::add as AddTransaction),
+            Self::Outputs => Box::new(outputs::add as AddTransaction),
+            Self::Spenders => Box::new(spenders::add as AddTransaction),
+            Self::Positions => Box::new(positions::add as AddTransaction),
             #[cfg(feature = "descriptors")]
             Self::Filters => Box::new(filters::Filters),
             Self::Statistics => Box::new(statistics::Statistics(Arc::clone(chain))),
@@ -188,6 +188,15 @@ pub(crate) trait Product: Send + Sync {
     /// What completes the rows, where they rest on those of all blocks below.
     fn completer(&self) -> Option<Box<dyn Complete>> {
         None
+    }
+}
+
+/// Adds the rows of a transaction, as [`Product::add_transaction`] does.
+type AddTransaction = fn(&OfBlock, u32, &SpendingTransaction<'_>, &mut Batch);
+
+impl Product for AddTransaction {
+    fn add_transaction(&self, of: &OfBlock, position: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
+        self(of, position, spending, rows);
     }
 }
 

@@ -1,6 +1,6 @@
 //! A row for each input, with the coin that it spends.
 
-use super::{OfBlock, Product};
+use super::OfBlock;
 use crate::batch::{Batch, Hex, Row, Table, Time, row};
 use crate::transaction_row;
 use blockmill_block::Txid;
@@ -39,31 +39,27 @@ pub(crate) const TABLE: Table = Table {
     index: "txid, vout",
 };
 
-pub(crate) struct Inputs;
-
-impl Product for Inputs {
-    fn add_transaction(&self, of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
-        let spending_txid = spending.transaction.txid();
-        for (number, (input, coin)) in (0..).zip(spending.inputs()) {
-            let outpoint = coin.map(|_| input.previous_output());
-            let input = transaction_row::InputRow::new(&input, coin, of.network);
-            rows.push(InputRow {
-                height: of.height,
-                block_time: of.time,
-                spending_txid,
-                input: number,
-                txid: outpoint.map(|outpoint| outpoint.txid),
-                vout: input.vout,
-                script_sig: Hex(input.script_sig),
-                witness: input.witness.joined(),
-                sequence: input.sequence,
-                coin_height: input.height,
-                coinbase: input.coinbase,
-                value: input.value,
-                script: input.script.map(Hex),
-                script_type: input.script_type,
-                address: input.address,
-            });
-        }
+pub(crate) fn add(of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
+    let spending_txid = spending.transaction.txid();
+    for (number, (input, coin)) in (0..).zip(spending.inputs()) {
+        let outpoint = coin.map(|_| input.previous_output());
+        let input = transaction_row::InputRow::new(&input, coin, of.network);
+        rows.push(InputRow {
+            height: of.height,
+            block_time: of.time,
+            spending_txid,
+            input: number,
+            txid: outpoint.map(|outpoint| outpoint.txid),
+            vout: input.vout,
+            script_sig: Hex(input.script_sig),
+            witness: input.witness.joined(),
+            sequence: input.sequence,
+            coin_height: input.height,
+            coinbase: input.coinbase,
+            value: input.value,
+            script: input.script.map(Hex),
+            script_type: input.script_type,
+            address: input.address,
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! A row for each output.
 
-use super::{OfBlock, Product};
+use super::OfBlock;
 use crate::batch::{Batch, Hex, Row, Table, Time, row};
 use crate::transaction_row;
 use blockmill_block::Txid;
@@ -29,25 +29,21 @@ pub(crate) const TABLE: Table = Table {
     index: "script",
 };
 
-pub(crate) struct Outputs;
-
-impl Product for Outputs {
-    fn add_transaction(&self, of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
-        let transaction = &spending.transaction;
-        let txid = transaction.txid();
-        for (vout, output) in (0..).zip(transaction.outputs()) {
-            let output = transaction_row::OutputRow::new(vout, &output, of.network);
-            rows.push(OutputRow {
-                height: of.height,
-                block_time: of.time,
-                txid,
-                vout,
-                coinbase: transaction.is_coinbase(),
-                value: output.value,
-                script: Hex(output.script),
-                script_type: output.script_type,
-                address: output.address,
-            });
-        }
+pub(crate) fn add(of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
+    let transaction = &spending.transaction;
+    let txid = transaction.txid();
+    for (vout, output) in (0..).zip(transaction.outputs()) {
+        let output = transaction_row::OutputRow::new(vout, &output, of.network);
+        rows.push(OutputRow {
+            height: of.height,
+            block_time: of.time,
+            txid,
+            vout,
+            coinbase: transaction.is_coinbase(),
+            value: output.value,
+            script: Hex(output.script),
+            script_type: output.script_type,
+            address: output.address,
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! Where each transaction lies in the block files.
 
-use super::{OfBlock, Product};
+use super::OfBlock;
 use crate::batch::{Batch, Row, Table, Time, row};
 use blockmill_block::Txid;
 use blockmill_chain::SpendingTransaction;
@@ -29,21 +29,17 @@ pub(super) const TABLE: Table = Table {
     index: "txid",
 };
 
-pub(crate) struct Positions;
-
-impl Product for Positions {
-    fn add_transaction(&self, of: &OfBlock, position: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
-        let transaction = &spending.transaction;
-        let of_file = of.file.as_ref();
-        rows.push(PositionRow {
-            txid: transaction.txid(),
-            file: of_file.map(|file| file.name.clone()),
-            offset: of_file.map(|file| file.offset + transaction.offset() as u64),
-            size: transaction.total_size() as u64,
-            height: of.height,
-            position,
-            block_time: of.time,
-            folder: of_file.map(|file| file.folder.clone()),
-        });
-    }
+pub(crate) fn add(of: &OfBlock, position: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
+    let transaction = &spending.transaction;
+    let of_file = of.file.as_ref();
+    rows.push(PositionRow {
+        txid: transaction.txid(),
+        file: of_file.map(|file| file.name.clone()),
+        offset: of_file.map(|file| file.offset + transaction.offset() as u64),
+        size: transaction.total_size() as u64,
+        height: of.height,
+        position,
+        block_time: of.time,
+        folder: of_file.map(|file| file.folder.clone()),
+    });
 }

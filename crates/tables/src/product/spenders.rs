@@ -1,6 +1,6 @@
 //! Which input spends an outpoint.
 
-use super::{OfBlock, Product};
+use super::OfBlock;
 use crate::batch::{Batch, Row, Table, Time, row};
 use blockmill_block::Txid;
 use blockmill_chain::SpendingTransaction;
@@ -25,25 +25,21 @@ pub(crate) const TABLE: Table = Table {
     index: "txid, vout",
 };
 
-pub(crate) struct Spenders;
-
-impl Product for Spenders {
-    fn add_transaction(&self, of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
-        let transaction = &spending.transaction;
-        if transaction.is_coinbase() {
-            return;
-        }
-        let spending_txid = transaction.txid();
-        for (number, (input, _)) in (0..).zip(spending.inputs()) {
-            let outpoint = input.previous_output();
-            rows.push(SpenderRow {
-                txid: outpoint.txid,
-                vout: outpoint.vout,
-                spending_txid,
-                input: number,
-                height: of.height,
-                block_time: of.time,
-            });
-        }
+pub(crate) fn add(of: &OfBlock, _: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
+    let transaction = &spending.transaction;
+    if transaction.is_coinbase() {
+        return;
+    }
+    let spending_txid = transaction.txid();
+    for (number, (input, _)) in (0..).zip(spending.inputs()) {
+        let outpoint = input.previous_output();
+        rows.push(SpenderRow {
+            txid: outpoint.txid,
+            vout: outpoint.vout,
+            spending_txid,
+            input: number,
+            height: of.height,
+            block_time: of.time,
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! A row for each transaction, without its inputs and outputs.
 
-use super::{OfBlock, Product};
+use super::OfBlock;
 use crate::batch::{Batch, Row, Table, Time, row};
 use crate::sizes::Sizes;
 use blockmill_block::{BlockHash, Txid, Wtxid};
@@ -37,29 +37,25 @@ pub(crate) const TABLE: Table = Table {
     index: "txid",
 };
 
-pub(crate) struct Transactions;
-
-impl Product for Transactions {
-    fn add_transaction(&self, of: &OfBlock, position: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
-        let transaction = &spending.transaction;
-        let sizes = Sizes::of(spending);
-        rows.push(TransactionRow {
-            height: of.height,
-            block_hash: of.hash,
-            block_time: of.time,
-            position,
-            txid: transaction.txid(),
-            wtxid: transaction.wtxid(),
-            version: transaction.version(),
-            locktime: transaction.lock_time(),
-            size: sizes.size,
-            vsize: sizes.vsize,
-            weight: sizes.weight,
-            sigop_cost: spending.sigop_cost(),
-            coinbase: transaction.is_coinbase(),
-            fee: spending.fee(),
-            input_count: spending.inputs().len() as u32,
-            output_count: transaction.outputs().len() as u32,
-        });
-    }
+pub(crate) fn add(of: &OfBlock, position: u32, spending: &SpendingTransaction<'_>, rows: &mut Batch) {
+    let transaction = &spending.transaction;
+    let sizes = Sizes::of(spending);
+    rows.push(TransactionRow {
+        height: of.height,
+        block_hash: of.hash,
+        block_time: of.time,
+        position,
+        txid: transaction.txid(),
+        wtxid: transaction.wtxid(),
+        version: transaction.version(),
+        locktime: transaction.lock_time(),
+        size: sizes.size,
+        vsize: sizes.vsize,
+        weight: sizes.weight,
+        sigop_cost: spending.sigop_cost(),
+        coinbase: transaction.is_coinbase(),
+        fee: spending.fee(),
+        input_count: spending.inputs().len() as u32,
+        output_count: transaction.outputs().len() as u32,
+    });
 }
