@@ -4,21 +4,16 @@
 //! to connect; `pipeline::connect` connects it.
 //!
 
-#[doc(hidden)]
-pub mod internals;
-
 mod durable;
 mod follow;
 mod load_snapshot;
 mod open;
-mod options;
 mod submit;
 
 pub use durable::DurableObserver;
 pub use follow::Follower;
 pub use load_snapshot::LoadSnapshotError;
 pub use open::EngineBuilder;
-pub use options::Options;
 pub use submit::{Submission, Verdict};
 
 use crate::pipeline::connect::{self, BranchEnd};

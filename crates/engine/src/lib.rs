@@ -30,6 +30,7 @@
 //! The modules. Each uses only those below it in this list:
 //! - [`engine`]: the engine that a user opens, over four states;
 //! - [`pipeline`]: the way of a block, from its file to the store;
+//! - `options`: how an engine is to work; `internals`: what only tests and benchmarks change;
 //! - [`plan`]: how much memory each part may take;
 //! - [`report`]: what happened, stage by stage, events and traces.
 //!
@@ -40,6 +41,9 @@
 //!   (`blockmill-chain`).
 
 pub mod engine;
+#[doc(hidden)]
+pub mod internals;
+mod options;
 pub mod pipeline;
 pub mod plan;
 pub mod report;
@@ -70,7 +74,8 @@ pub use blockmill_datadir::{
     Batch, ChainId, CoinLookup, DataDir, Earlier, OpenError, PastError, Remedy, SnapshotMark, Status, UtxoSet,
     for_each_batch_of,
 };
-pub use engine::{DurableObserver, Engine, EngineBuilder, Follower, LoadSnapshotError, Options, Submission, Verdict};
+pub use engine::{DurableObserver, Engine, EngineBuilder, Follower, LoadSnapshotError, Submission, Verdict};
+pub use options::Options;
 pub use pipeline::error::ConnectError;
 pub use plan::Plan;
 pub use report::connect_report::ConnectReport;

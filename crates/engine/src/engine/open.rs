@@ -1,13 +1,10 @@
 //! An engine is opened on a data directory.
 
 use crate::engine::Engine;
-use crate::engine::internals::Internals;
-use crate::engine::options::Options;
-use crate::pipeline::fetch::FetchMode;
-use crate::pipeline::flush::FlushMode;
-use crate::pipeline::state::{Concurrency, Limits, Pipeline, ScriptOptions, Settings, flush_helpers, start_threads};
+use crate::internals::Internals;
+use crate::options::Options;
+use crate::pipeline::state::{Pipeline, Settings, flush_helpers, start_threads};
 use crate::pipeline::windows::Windows;
-use crate::plan::Plan;
 use crate::report::telemetry::Telemetry;
 use crate::report::trace::{Trace, TracedStore};
 use blockmill_block::Network;
@@ -119,51 +116,17 @@ impl<V: ScriptVerifier + 'static> EngineBuilder<V> {
         let internals = self.internals;
         let headers_path = directory.file(HEADERS_FILE);
         let (chain, data) = DataState::open(directory, params, &*store)?;
-        let trace = Trace::new(options.trace, internals.stage_hook);
+        let trace = Trace::new(options.trace, internals.stage_hook.clone());
         let store: Arc<dyn CoinStore> = if options.trace {
             let trace = trace.clone();
             Arc::new(TracedStore { store, trace })
         } else {
             store
         };
-        let without = internals.without;
-        let full = Concurrency::FULL;
         let settings = Settings {
-            plan: Plan::for_memory(options.cache_bytes_max, options.threads),
-            readers: options.readers,
-            limits: Limits {
-                stop: options.stop,
-                height_max: options.stop_at_height,
-            },
-            scripts: ScriptOptions {
-                assume_valid: options.assume_valid,
-                signatures: options.signatures,
-            },
-            concurrency: Concurrency {
-                loaded_max: if without.decode { 1 } else { full.loaded_max },
-                in_flight_max: if without.overlap { 1 } else { full.in_flight_max },
-            },
-            windows: match internals.windows {
-                _ if without.shards => Windows::SINGLE,
-                Some(sizes) => Windows {
-                    blocks_max: sizes.blocks,
-                    blocks_min: 1,
-                    jobs: sizes.jobs,
-                    events_min: 0,
-                },
-                None => Windows::FULL,
-            },
-            fetch_mode: if without.fetch {
-                FetchMode::Off
-            } else {
-                FetchMode::Ahead
-            },
-            flush_interval: options.flush_interval,
-            flush_mode: if without.background_flush {
-                FlushMode::Foreground
-            } else {
-                FlushMode::Background
-            },
+            windows: Windows::new(&internals),
+            without: internals.without,
+            options,
         };
         let pipeline = Pipeline::new(settings, &chain, headers_path, thread_pool, store, verifier, &trace);
         let mut engine = Engine {

@@ -1,4 +1,4 @@
-use crate::engine::internals::{Internals, StageHook, WindowSizes, Without};
+use crate::internals::{Internals, StageHook, WindowSizes, Without};
 use crate::report::connect_report::Halt;
 use crate::report::stages::Stage;
 use crate::{Engine, Options};

@@ -62,7 +62,10 @@ pub(crate) fn connect<V: ScriptVerifier + 'static>(
     });
     let prefetcher = Prefetcher::new(&pipeline.loading, path, pipeline.prefetch_bounds());
     let mut branch = BranchRun {
-        first_kept: first_kept(run.chain.index().entry(target).height, &pipeline.limits),
+        first_kept: first_kept(
+            run.chain.index().entry(target).height,
+            pipeline.settings.options.stop_at_height,
+        ),
         pipeline,
         run,
         prefetcher,
@@ -134,12 +137,12 @@ impl<V: ScriptVerifier + 'static> BranchRun<'_, '_, V> {
     fn may_resolve(&self) -> bool {
         let pipeline = &self.pipeline;
         let height = self.run.chain.height() as usize + 1 + pipeline.in_flight.len();
-        let limit = pipeline.limits.height_max;
+        let limit = pipeline.settings.options.stop_at_height;
         if self.prefetcher.is_at_end() || limit.is_some_and(|limit| height > limit as usize) {
             return false;
         }
-        let room = pipeline.in_flight.len() < pipeline.concurrency.in_flight_max
-            && pipeline.in_flight.rounds() + pipeline.windows.blocks_min <= ROUNDS_IN_FLIGHT_MAX
+        let room = pipeline.in_flight.len() < pipeline.settings.in_flight_max()
+            && pipeline.in_flight.rounds() + pipeline.settings.windows.blocks_min <= ROUNDS_IN_FLIGHT_MAX
             && pipeline.in_flight_memory() < pipeline.plan.in_flight_bytes;
         // With nothing in flight the next block comes, however large.
         pipeline.in_flight.is_empty() || (room && !pipeline.flusher.is_due(&pipeline.cache))

@@ -10,14 +10,6 @@ use blockmill_rules::connect::Overwriting;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Whether coins are fetched ahead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FetchMode {
-    Ahead,
-    /// Resolve reads coins itself, one by one.
-    Off,
-}
-
 /// The reads for one block.
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
@@ -39,17 +31,18 @@ impl Fetches {
 /// The fetcher of a pipeline.
 pub(crate) struct Fetching {
     fetcher: Fetcher,
-    mode: FetchMode,
+    /// Whether coins are fetched ahead; else resolve reads them itself, one by one.
+    is_ahead: bool,
 }
 
 impl Fetching {
-    pub(crate) fn new(fetcher: Fetcher, mode: FetchMode) -> Self {
-        Self { fetcher, mode }
+    pub(crate) fn new(fetcher: Fetcher, is_ahead: bool) -> Self {
+        Self { fetcher, is_ahead }
     }
 
     /// Whether coins are to be fetched. There is no need while the cache has all coins.
     pub(crate) fn is_useful(&self, cache: &CoinsCache) -> bool {
-        self.mode == FetchMode::Ahead && cache.may_miss()
+        self.is_ahead && cache.may_miss()
     }
 
     /// Whether reads of the store block.

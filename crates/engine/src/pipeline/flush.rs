@@ -19,15 +19,6 @@ const SECONDS_PER_CHANGE: f64 = 5e-6;
 /// A flush takes longer than expected by up to this factor.
 const SAFETY: f64 = 1.25;
 
-/// Where flushes run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FlushMode {
-    /// On a thread of their own, beside the work.
-    Background,
-    /// The connecting thread waits for every flush.
-    Foreground,
-}
-
 /// What a flush works on.
 pub(crate) struct FlushTarget<'a> {
     pub(crate) cache: &'a mut CoinsCache,
@@ -41,7 +32,8 @@ pub(crate) struct FlushTarget<'a> {
 #[derive(Debug)]
 pub(crate) struct Flusher {
     interval: Duration,
-    mode: FlushMode,
+    /// Whether flushes run beside the work, on a thread of their own; else it waits for each.
+    in_background: bool,
     last: Instant,
     pace: FlushPace,
     /// Whether the tip has moved since the last flush.
@@ -51,10 +43,10 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    pub(crate) fn new(interval: Duration, mode: FlushMode) -> Self {
+    pub(crate) fn new(interval: Duration, in_background: bool) -> Self {
         Self {
             interval,
-            mode,
+            in_background,
             last: Instant::now(),
             pace: FlushPace::default(),
             tip_moved: false,
@@ -100,7 +92,7 @@ impl Flusher {
             self.finish(target.cache, target.telemetry)?;
         }
         let due = self.wants_to_begin(target.cache);
-        if self.is_after_every_block() || (due && self.mode == FlushMode::Foreground) {
+        if self.is_after_every_block() || (due && !self.in_background) {
             return self.flush(target);
         }
         if due && !target.cache.is_flushing() {

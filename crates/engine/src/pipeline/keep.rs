@@ -8,7 +8,7 @@
 use crate::pipeline::error::ConnectError;
 use crate::pipeline::in_flight::InFlight;
 use crate::pipeline::load::{Content, LoadRequest};
-use crate::pipeline::state::{Limits, Pipeline, Run};
+use crate::pipeline::state::{Pipeline, Run};
 use blockmill_block::Block;
 use blockmill_blockfiles::is_there;
 use blockmill_chain::index::BlockId;
@@ -31,8 +31,8 @@ fn is_own(run: &Run<'_>, id: BlockId) -> bool {
 }
 
 /// The lowest block that is retained of a chain that ends at a height, or at the limit below it.
-pub(crate) fn first_kept(best_height: u32, limits: &Limits) -> u32 {
-    let end = limits.height_max.unwrap_or(best_height).min(best_height);
+pub(crate) fn first_kept(best_height: u32, height_max: Option<u32>) -> u32 {
+    let end = height_max.unwrap_or(best_height).min(best_height);
     (end + 1).saturating_sub(OF_CHAIN)
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn keep_last<V: ScriptVerifier + 'static>(
     pipeline: &mut Pipeline<V>,
     run: &mut Run<'_>,
 ) -> Result<(), ConnectError> {
-    let last = first_kept(run.chain.height(), &pipeline.limits)..=run.chain.height();
+    let last = first_kept(run.chain.height(), pipeline.settings.options.stop_at_height)..=run.chain.height();
     let ids = last.filter_map(|height| run.chain.active_at(height as usize));
     let is_new = |&id: &BlockId| {
         let entry = run.chain.index().entry(id);

@@ -1,8 +1,10 @@
 //! The pipeline: every part that a block passes on its way, and how far ahead each of them works.
 
+use crate::internals::Without;
+use crate::options::Options;
 use crate::pipeline::error::ConnectError;
-use crate::pipeline::fetch::{FetchMode, Fetches, Fetching};
-use crate::pipeline::flush::{FlushMode, FlushTarget, Flusher};
+use crate::pipeline::fetch::{Fetches, Fetching};
+use crate::pipeline::flush::{FlushTarget, Flusher};
 use crate::pipeline::in_flight::InFlightBlocks;
 use crate::pipeline::load::{BlockLoader, Content, LoadRequest, PrefetchedBlock};
 use crate::pipeline::prefetch::{self, Bounds, LoadHandler, Window};
@@ -12,9 +14,7 @@ use crate::report::connect_report::Halt;
 use crate::report::stages::Stage;
 use crate::report::telemetry::{CacheState, Reporter, Telemetry};
 use crate::report::trace::Trace;
-use blockmill_block::BlockHash;
 use blockmill_chain::index::BlockId;
-use blockmill_chain::report::signatures::Signatures;
 use blockmill_chain::state::ChainState;
 use blockmill_coins::{CoinStore, CoinsCache, FlushEpoch, StoreError};
 use blockmill_datadir::state::DataState;
@@ -58,47 +58,29 @@ const IN_FLIGHT_MAX: usize = 256;
 /// Most of them that have checks in the check queue.
 pub(super) const ROUNDS_IN_FLIGHT_MAX: usize = blockmill_checkqueue::ROUNDS_MAX / 2;
 
-/// When a run ends before the end of its branch.
-#[derive(Debug)]
-pub(crate) struct Limits {
-    /// Set by anyone to make a run stop after the block it is at.
-    pub(crate) stop: Arc<AtomicBool>,
-    /// The height above which nothing is connected.
-    pub(crate) height_max: Option<u32>,
+/// How a pipeline is to work.
+pub(crate) struct Settings {
+    pub(crate) options: Options,
+    pub(crate) without: Without,
+    pub(crate) windows: Windows,
 }
 
-/// How scripts are to be checked.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ScriptOptions {
-    /// A block whose chain is assumed to have valid scripts.
-    pub(crate) assume_valid: Option<BlockHash>,
-    /// How signatures are verified.
-    pub(crate) signatures: Signatures,
-}
-
-/// How blocks follow one another.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Concurrency {
+impl Settings {
     /// Most blocks that are loaded ahead.
-    pub(crate) loaded_max: usize,
-    /// Most blocks in flight.
-    pub(crate) in_flight_max: usize,
-}
+    fn loaded_max(&self) -> usize {
+        if self.without.decode { 1 } else { prefetch::BLOCKS_MAX }
+    }
 
-impl Concurrency {
-    pub(crate) const FULL: Self = Self {
-        loaded_max: prefetch::BLOCKS_MAX,
-        in_flight_max: IN_FLIGHT_MAX,
-    };
+    /// Most blocks in flight.
+    pub(super) fn in_flight_max(&self) -> usize {
+        if self.without.overlap { 1 } else { IN_FLIGHT_MAX }
+    }
 }
 
 /// Everything that a block passes on its way.
 pub(crate) struct Pipeline<V: ScriptVerifier + 'static> {
     pub(super) plan: Plan,
-    pub(super) limits: Limits,
-    pub(super) scripts: ScriptOptions,
-    pub(super) concurrency: Concurrency,
-    pub(super) windows: Windows,
+    pub(super) settings: Settings,
     pub(super) loader: Arc<BlockLoader<V>>,
     pub(super) loading: WorkQueue<LoadHandler<V>>,
     pub(super) fetching: Fetching,
@@ -136,21 +118,6 @@ pub(crate) fn flush_helpers(thread_pool: &ThreadPool) -> Helpers {
     thread_pool.helpers(FLUSH_PRIORITY)
 }
 
-/// How a pipeline is to work.
-pub(crate) struct Settings {
-    /// How much memory there is, and how many threads validate, the caller's included.
-    pub(crate) plan: Plan,
-    /// Threads beside them that read coins, when reads of the store block.
-    pub(crate) readers: usize,
-    pub(crate) limits: Limits,
-    pub(crate) scripts: ScriptOptions,
-    pub(crate) concurrency: Concurrency,
-    pub(crate) windows: Windows,
-    pub(crate) fetch_mode: FetchMode,
-    pub(crate) flush_interval: Duration,
-    pub(crate) flush_mode: FlushMode,
-}
-
 impl<V: ScriptVerifier + 'static> Pipeline<V> {
     /// A pipeline over `store` for the blocks of `chain`. Reports name `headers_path` for a block
     /// that no file has.
@@ -163,46 +130,44 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         verifier: V,
         trace: &Trace,
     ) -> Self {
+        let plan = Plan::for_memory(settings.options.cache_bytes_max, settings.options.threads);
         let verifier = Arc::new(verifier);
         let checks = CheckPool::with_record(Arc::clone(&verifier), &thread_pool, CHECK_PRIORITY, trace.of_checks());
         let params = chain.index().params().clone();
         let files = chain.files().clone();
-        let cache = CoinsCache::new(Arc::clone(&store), settings.plan.cache_bytes);
+        let cache = CoinsCache::new(Arc::clone(&store), plan.cache_bytes);
         let hash_key = *cache.hash_key();
         let loader = BlockLoader::new(files, params, verifier, hash_key, headers_path, trace.clone());
         let loader = Arc::new(loader);
         let handler = LoadHandler(Arc::clone(&loader));
         let loading = WorkQueue::with_options(&thread_pool, LOAD_PRIORITY, handler, &LOADING);
         let readers = FetchOptions {
-            readers: settings.readers,
-            coins_bytes_max: settings.plan.fetched_bytes,
+            readers: settings.options.readers,
+            coins_bytes_max: plan.fetched_bytes,
         };
         let fetcher = Fetcher::new(&thread_pool, FETCH_PRIORITY, store, cache.flush_clock(), &readers);
         Self {
-            plan: settings.plan,
-            limits: settings.limits,
-            scripts: settings.scripts,
-            concurrency: settings.concurrency,
-            windows: settings.windows,
+            plan,
             loader,
             loading,
-            fetching: Fetching::new(fetcher, settings.fetch_mode),
+            fetching: Fetching::new(fetcher, !settings.without.fetch),
             cache,
             checks,
             in_flight: InFlightBlocks::default(),
-            flusher: Flusher::new(settings.flush_interval, settings.flush_mode),
+            flusher: Flusher::new(settings.options.flush_interval, !settings.without.background_flush),
             not_kept: HashSet::new(),
             thread_pool,
+            settings,
         }
     }
 
     /// Whether a run is to end where the tip is.
     pub(crate) fn must_halt(&self, chain: &ChainState) -> Option<Halt> {
         // Relaxed: the flag orders nothing, and a late look costs one more block.
-        if self.limits.stop.load(Ordering::Relaxed) {
+        if self.settings.options.stop.load(Ordering::Relaxed) {
             return Some(Halt::Stopped);
         }
-        let limit = self.limits.height_max?;
+        let limit = self.settings.options.stop_at_height?;
         (chain.height() >= limit).then_some(Halt::HeightReached)
     }
 
@@ -210,14 +175,14 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     /// below it gives way first: it may have been read before it showed that its equal came first.
     pub(crate) fn must_halt_below(&self, chain: &ChainState, target: BlockId) -> Option<Halt> {
         let halt = self.must_halt(chain)?;
-        let is_last = self.limits.height_max == Some(chain.height());
+        let is_last = self.settings.options.stop_at_height == Some(chain.height());
         let is_below = chain.index().ancestor(target, chain.height()) == Some(chain.tip_id());
         (halt == Halt::Stopped || !is_last || is_below).then_some(halt)
     }
 
     /// Set by anyone to make a run stop.
     pub(crate) fn stop(&self) -> &Arc<AtomicBool> {
-        &self.limits.stop
+        &self.settings.options.stop
     }
 
     /// The coins at the tip, while no run goes on.
@@ -265,7 +230,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     /// How many blocks are loaded ahead.
     pub(super) fn prefetch_bounds(&self) -> Bounds {
         Bounds {
-            blocks: self.concurrency.loaded_max,
+            blocks: self.settings.loaded_max(),
             memory: self.plan.ahead_bytes,
         }
     }
@@ -273,7 +238,11 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
     /// When blocks are handed out. When reads block, and nobody but this thread loads blocks, as
     /// many blocks as may be are loaded first, so that reads for all of them are under way.
     pub(super) fn prefetch_window(&self, next_height: usize) -> Window {
-        let height_max = self.limits.height_max.map_or(usize::MAX, |height| height as usize);
+        let height_max = self
+            .settings
+            .options
+            .stop_at_height
+            .map_or(usize::MAX, |height| height as usize);
         let load_first =
             self.checks.workers() == 0 && self.fetching.is_useful(&self.cache) && self.fetching.reads_block();
         Window {
@@ -282,9 +251,9 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
             blocks_max: if self.flusher.is_after_every_block() {
                 1
             } else {
-                self.windows.blocks_max
+                self.settings.windows.blocks_max
             }
-            .min(self.concurrency.in_flight_max.saturating_sub(self.in_flight.len()))
+            .min(self.settings.in_flight_max().saturating_sub(self.in_flight.len()))
             .min(ROUNDS_IN_FLIGHT_MAX.saturating_sub(self.in_flight.rounds()))
             // The block at the last height is connected, too.
             .min(height_max.saturating_sub(next_height).saturating_add(1))

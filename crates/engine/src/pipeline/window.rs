@@ -27,7 +27,7 @@ fn request_ahead<V: ScriptVerifier + 'static>(
     chain: &ChainState,
 ) {
     // With 1 a block is loaded only when it is needed.
-    if pipeline.concurrency.loaded_max > 1 {
+    if !pipeline.settings.without.decode {
         prefetcher.request_more(|id| LoadRequest::new(chain.index(), id));
     }
 }
@@ -153,7 +153,7 @@ fn way_to_check<V: ScriptVerifier + 'static>(
     id: BlockId,
     height: u32,
 ) -> Option<SignatureWay> {
-    let (index, options) = (run.chain.index(), &pipeline.scripts);
+    let (index, options) = (run.chain.index(), &pipeline.settings.options);
     let reason = assume_valid::reason_to_check(index, id, options.assume_valid.as_ref());
     if options.assume_valid.is_some() {
         run.reporter.scripts(height, reason);
@@ -214,8 +214,12 @@ fn resolve<V: ScriptVerifier + 'static>(
     };
     let fetched_before = pipeline.cache.store_time();
     let dealing = Dealing {
-        pool: pipeline.windows.are_dealt_out(blocks).then_some(&pipeline.thread_pool),
-        jobs: pipeline.windows.jobs,
+        pool: pipeline
+            .settings
+            .windows
+            .are_dealt_out(blocks)
+            .then_some(&pipeline.thread_pool),
+        jobs: pipeline.settings.windows.jobs,
         spent_bytes_max: match blocks.len() {
             // It has to be resolved, however large.
             1 => usize::MAX,

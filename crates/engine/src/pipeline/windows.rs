@@ -1,5 +1,6 @@
 //! How large windows are, and into how many jobs their shards are put.
 
+use crate::internals::Internals;
 use crate::pipeline::load::PrefetchedBlock;
 use blockmill_coins::SHARDS;
 use blockmill_rules::COINBASE_MATURITY;
@@ -39,6 +40,20 @@ impl Windows {
         jobs: 1,
         events_min: usize::MAX,
     };
+
+    /// As they are, or as tests and benchmarks want them.
+    pub(crate) fn new(internals: &Internals) -> Self {
+        match internals.windows {
+            _ if internals.without.shards => Self::SINGLE,
+            Some(sizes) => Self {
+                blocks_max: sizes.blocks,
+                blocks_min: 1,
+                jobs: sizes.jobs,
+                events_min: 0,
+            },
+            None => Self::FULL,
+        }
+    }
 
     /// Whether all threads are to resolve these blocks.
     pub(crate) fn are_dealt_out(self, blocks: &[PrefetchedBlock]) -> bool {

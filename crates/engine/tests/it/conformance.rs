@@ -12,7 +12,7 @@ use crate::common::{self, CoreEngine, LARGE, Settings, figures, open, options};
 use blockmill_block::{Network, hex};
 use blockmill_coins::UtxoStats;
 use blockmill_engine::ConnectReport;
-use blockmill_engine::engine::internals::WindowSizes;
+use blockmill_engine::internals::WindowSizes;
 use blockmill_realdata::{FULL_BLOCK_ROWS, full_block_rows, text_of, word_of};
 use blockmill_rules::Reject;
 use serde_json::Value;

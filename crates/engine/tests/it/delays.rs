@@ -8,7 +8,7 @@ use blockmill_block::{BlockHash, Coin, OutPoint};
 use blockmill_chaingen::builder::spend_any;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{Changes, CoinIterator, CoinStore, MemoryStore, StatsBuilder, StoreError, Tip};
-use blockmill_engine::engine::internals::{Internals, StageHook, WindowSizes, Without};
+use blockmill_engine::internals::{Internals, StageHook, WindowSizes, Without};
 use blockmill_engine::{Event, Observer, Options, Signatures};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{ScriptFlags, ScriptVerifier, SpentOutput, VerifyError};

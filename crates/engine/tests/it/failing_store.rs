@@ -7,7 +7,7 @@ use crate::common::generated::{FORK, Generated, HEIGHT, copy_all};
 use crate::common::{CoreEngine, Settings, connect, figures, open_with};
 use blockmill_chaingen::Profile;
 use blockmill_coins::{CoinStore, StoreError};
-use blockmill_engine::engine::internals::Without;
+use blockmill_engine::internals::Without;
 use blockmill_engine::{ConnectError, Options, RunOutcome};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};

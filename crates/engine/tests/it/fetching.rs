@@ -5,7 +5,7 @@ use crate::common::{LARGE, Settings, connect, figures, open, open_with, options}
 use blockmill_block::{Coin, OutPoint};
 use blockmill_chaingen::{ChainSpec, Profile, Summary, write_chain};
 use blockmill_coins::{Changes, CoinIterator, CoinStore, MemoryStore, StoreError, Tip};
-use blockmill_engine::engine::internals::Without;
+use blockmill_engine::internals::Without;
 use blockmill_engine::{ConnectReport, Options, Plan, RunOutcome};
 use std::path::Path;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use bitcoin::{Block, OutPoint, ScriptBuf, Transaction, Txid};
 use blockmill_chaingen::builder::{BlockBuilder, spend_any};
 use blockmill_coins::UtxoStats;
 use blockmill_engine::ConnectReport;
-use blockmill_engine::engine::internals::WindowSizes;
+use blockmill_engine::internals::WindowSizes;
 use blockmill_rules::Reject;
 use std::sync::Arc;
 use tempfile::TempDir;

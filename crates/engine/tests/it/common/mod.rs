@@ -18,7 +18,7 @@ use blockmill_block::{BlockHash, Network};
 use blockmill_chaingen::builder::{BlockBuilder, any_script, spend_any};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{CoinStore, MemoryStore, StatsBuilder, UtxoStats};
-use blockmill_engine::engine::internals::{Internals, WindowSizes, Without};
+use blockmill_engine::internals::{Internals, WindowSizes, Without};
 use blockmill_engine::{
     ChainId, ConnectReport, Engine, EngineBuilder, OpenError, Options, RunOutcome, Signatures, Submission, Verdict,
 };

@@ -10,7 +10,7 @@ use blockmill_chaingen::bitcoin;
 use blockmill_chaingen::bitcoin::consensus::deserialize;
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StatsBuilder, UtxoStats};
-use blockmill_engine::engine::internals::Without;
+use blockmill_engine::internals::Without;
 use blockmill_engine::{Engine, Options, Signatures, Submission, Verdict};
 use blockmill_kernel::KernelVerifier;
 use blockmill_rules::{ScriptVerifier, SignatureCounts};
