@@ -160,12 +160,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// The totals, for other threads.
     pub fn live_totals(&self) -> LiveTotals {
-        self.telemetry.live_totals().clone()
+        self.telemetry.live.clone()
     }
 
     /// What threads did, with [`Options::trace`]. Who does not take spans out has them all in memory.
     pub fn spans(&self) -> Spans {
-        Spans(self.telemetry.trace().clone())
+        Spans(self.telemetry.trace.clone())
     }
 
     /// Hash of the tip.
@@ -185,12 +185,12 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 
     /// What was done since the engine was opened.
     pub fn totals(&self) -> &Totals {
-        self.telemetry.totals()
+        &self.telemetry.totals
     }
 
     /// The coins at the tip.
     pub fn coins(&self) -> &CoinsCache {
-        self.pipeline.coins()
+        &self.pipeline.cache
     }
 
     /// The coin of an outpoint at the tip; none if it is spent, or never was.
@@ -207,15 +207,10 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// # Errors
     /// [`OpenError`] where a file cannot be removed.
     pub fn close_unused(self) -> Result<bool, OpenError> {
-        let Self {
-            pipeline, chain, data, ..
-        } = self;
-        if !chain.is_without_blocks() {
-            return Ok(false);
+        match self.chain.is_without_blocks() {
+            true => self.close_unloaded(),
+            false => Ok(false),
         }
-        // The pipeline holds the store, which must be closed before its files are removed.
-        drop((pipeline, chain));
-        data.into_directory().close_unused()
     }
 
     /// The data directory.
@@ -242,9 +237,9 @@ fn import_and_connect<V: ScriptVerifier + 'static>(
     run.reporter.telemetry.take_own_findings(own);
     run.reporter.telemetry.take_findings(&mut findings);
     check_genesis(pipeline, run);
-    run.reporter.telemetry.set_chain_bytes(run.chain.active_bytes());
+    run.reporter.telemetry.chain_bytes = run.chain.active_bytes();
     // The interval counts from here: an import, however long, changes no coins.
-    pipeline.flusher_mut().restart_interval();
+    pipeline.flusher.restart_interval();
     let is_stopped = [findings.end, own.end].contains(&ImportEnd::Stopped);
     let halt = if is_stopped {
         Halt::Stopped

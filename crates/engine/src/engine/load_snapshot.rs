@@ -165,6 +165,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         let Self {
             pipeline, chain, data, ..
         } = self;
+        // The pipeline holds the store, which must be closed before its files are removed.
         drop((pipeline, chain));
         data.into_directory().close_unused()
     }

@@ -110,7 +110,7 @@ fn validate_and_connect<V: ScriptVerifier + 'static>(
     let hash = block.hash();
     // A block that fails by itself leaves no trace: what was sent may not be what belongs to its
     // header.
-    if let Err(reject) = pipeline.loader().validate_alone(&block) {
+    if let Err(reject) = pipeline.loader.validate_alone(&block) {
         return Ok(Submission::invalid(hash, &reject));
     }
     let id = match run.chain.accept_header(block.header(), hash) {
@@ -135,7 +135,7 @@ fn validate_and_connect<V: ScriptVerifier + 'static>(
         run.chain.forget_content(id);
     }
     let index = run.chain.index();
-    if let Err(reject) = pipeline.loader().validate(&LoadRequest::new(index, id), &block) {
+    if let Err(reject) = pipeline.loader.validate(&LoadRequest::new(index, id), &block) {
         // Another copy of a mutated block may be good, so the header keeps its status.
         if reject.kind != RejectKind::Mutated && !was_active {
             run.chain.reject(id, reject.kind);

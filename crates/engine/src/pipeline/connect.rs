@@ -55,11 +55,11 @@ pub(crate) fn connect<V: ScriptVerifier + 'static>(
     start: Instant,
 ) -> Result<BranchEnd, ConnectError> {
     let path = run.chain.path_to(target);
-    run.reporter.telemetry.begin_branch(Branch {
+    run.reporter.telemetry.branch = Branch {
         start,
         best_height: run.chain.index().entry(target).height,
         bytes_remaining: path.iter().map(|&(_, bytes)| bytes).sum(),
-    });
+    };
     let prefetcher = Prefetcher::new(&pipeline.loading, path, pipeline.prefetch_bounds());
     let mut branch = BranchRun {
         first_kept: first_kept(
@@ -74,7 +74,7 @@ pub(crate) fn connect<V: ScriptVerifier + 'static>(
     // Whatever happened: what is in flight is not verified.
     branch.pipeline.disconnect_in_flight()?;
     let counts = branch.pipeline.checks.signature_counts();
-    branch.run.reporter.telemetry.set_signature_counts(counts);
+    branch.run.reporter.telemetry.totals.signatures = counts;
     end
 }
 

@@ -48,11 +48,11 @@ pub(crate) fn disconnect_tip<V: ScriptVerifier + 'static>(
     let overwritten = run.chain.index().params().bip30_overwritten;
     // As in Core, the blocks whose coinbase a later block has overwritten may lack outputs.
     if !disconnected && !overwritten.contains(&(entry.height, entry.hash)) {
-        pipeline.flusher_mut().note_broken();
+        pipeline.flusher.note_broken();
         return Err(missing("the UTXO set does not have its outputs".to_owned()));
     }
     run.chain.disconnect_tip();
-    pipeline.flusher_mut().note_tip_moved();
+    pipeline.flusher.note_tip_moved();
     run.reporter.disconnected(&BlockChange {
         height: entry.height,
         block: &block,

@@ -100,7 +100,7 @@ impl Flusher {
         }
         if target.cache.is_flushing() && target.cache.is_full() {
             self.finish(target.cache, target.telemetry)?;
-            target.telemetry.flush_waited();
+            target.telemetry.totals.flush_waits += 1;
         }
         target.telemetry.flush_held_up(start.elapsed());
         Ok(())

@@ -133,9 +133,9 @@ pub(crate) struct BlockLoader<V> {
     verifier: Arc<V>,
     /// The key of the cache that the blocks will change.
     hash_key: HashKey,
-    trace: Trace,
+    pub(crate) trace: Trace,
     /// Transactions of the blocks that are loaded.
-    upcoming: Arc<UpcomingTxids>,
+    pub(crate) upcoming: Arc<UpcomingTxids>,
     /// The file that knows of blocks whose content is nowhere.
     headers_path: PathBuf,
 }
@@ -245,15 +245,6 @@ impl<V: ScriptVerifier> BlockLoader<V> {
         self.trace.add(Stage::Decode, request.height, decoding, end);
         times.push((Stage::Decode, end - decoding));
         content
-    }
-
-    pub(crate) fn trace(&self) -> &Trace {
-        &self.trace
-    }
-
-    /// Transactions of the blocks that are loaded.
-    pub(crate) fn upcoming(&self) -> &Arc<UpcomingTxids> {
-        &self.upcoming
     }
 
     /// Validates a block by all rules that need no coins.

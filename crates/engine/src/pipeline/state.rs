@@ -81,13 +81,14 @@ impl Settings {
 pub(crate) struct Pipeline<V: ScriptVerifier + 'static> {
     pub(super) plan: Plan,
     pub(super) settings: Settings,
-    pub(super) loader: Arc<BlockLoader<V>>,
+    pub(crate) loader: Arc<BlockLoader<V>>,
     pub(super) loading: WorkQueue<LoadHandler<V>>,
     pub(super) fetching: Fetching,
-    pub(super) cache: CoinsCache,
+    /// The coins at the tip, while no run goes on.
+    pub(crate) cache: CoinsCache,
     pub(super) checks: CheckPool<V>,
     pub(super) in_flight: InFlightBlocks<V>,
-    pub(super) flusher: Flusher,
+    pub(crate) flusher: Flusher,
     /// Blocks that cannot be read to be kept: they are not tried again.
     pub(super) not_kept: HashSet<BlockId>,
     /// The threads beside the caller's. They end when all that they serve is gone.
@@ -185,23 +186,9 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         &self.settings.options.stop
     }
 
-    /// The coins at the tip, while no run goes on.
-    pub(crate) fn coins(&self) -> &CoinsCache {
-        &self.cache
-    }
-
     /// The threads of the pipeline as helpers of a store.
     pub(crate) fn flush_helpers(&self) -> Helpers {
         flush_helpers(&self.thread_pool)
-    }
-
-    /// What loads blocks.
-    pub(crate) fn loader(&self) -> &BlockLoader<V> {
-        &self.loader
-    }
-
-    pub(crate) fn flusher_mut(&mut self) -> &mut Flusher {
-        &mut self.flusher
     }
 
     /// Loads a block on this thread.
@@ -269,7 +256,7 @@ impl<V: ScriptVerifier + 'static> Pipeline<V> {
         match &block.content {
             Content::Sound(sound) if request.height > resolved && self.fetching.is_useful(&self.cache) => {
                 let overwriting = chain.overwriting(request.id);
-                let upcoming = self.loader.upcoming();
+                let upcoming = &self.loader.upcoming;
                 self.fetching
                     .begin(&sound.outline, overwriting, resolved, upcoming, &self.cache)
             }

@@ -131,7 +131,7 @@ fn rolled_back(run: &mut Run<'_>, blocks: Vec<PrefetchedBlock>, outcome: WindowO
     if matches!(outcome, WindowOutcome::TooLarge) {
         return Ok(Put::OneByOne(blocks));
     }
-    run.reporter.telemetry.window_rolled_back();
+    run.reporter.telemetry.totals.windows_rolled_back += 1;
     match outcome {
         WindowOutcome::Rejected(reject) => Ok(Put::Rejected(reject)),
         WindowOutcome::Failed(error) => Err(error.into()),
@@ -203,7 +203,7 @@ fn resolve<V: ScriptVerifier + 'static>(
             }
         })
         .collect();
-    let trace = pipeline.loader.trace();
+    let trace = &pipeline.loader.trace;
     let busy_ns = AtomicU64::new(0);
     let first = blocks.first().map_or(0, |block| block.request.height);
     let done = |number: Option<usize>, start: Instant, end: Instant| {

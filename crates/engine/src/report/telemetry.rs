@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 /// Everything that is counted or noted.
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
-    totals: Totals,
+    pub(crate) totals: Totals,
     /// The totals for other threads.
-    live: LiveTotals,
-    trace: Trace,
-    branch: Branch,
+    pub(crate) live: LiveTotals,
+    pub(crate) trace: Trace,
+    pub(crate) branch: Branch,
     cache_coins_max: u64,
     cache_bytes_max: u64,
     rejected: Vec<Rejected>,
@@ -33,7 +33,7 @@ pub(crate) struct Telemetry {
     /// What the observer last heard about running scripts.
     scripts: Option<Option<&'static str>>,
     /// Bytes of the active chain's blocks.
-    chain_bytes: u64,
+    pub(crate) chain_bytes: u64,
     /// Whether the observer last heard that signatures are verified in lanes.
     lanes: bool,
     /// How the signatures of blocks connected in this run were verified.
@@ -107,18 +107,6 @@ impl Telemetry {
         }
     }
 
-    pub(crate) fn totals(&self) -> &Totals {
-        &self.totals
-    }
-
-    pub(crate) fn live_totals(&self) -> &LiveTotals {
-        &self.live
-    }
-
-    pub(crate) fn trace(&self) -> &Trace {
-        &self.trace
-    }
-
     /// Begins a run. The totals so far are for [`end_run`](Self::end_run).
     pub(crate) fn begin_run(&mut self, cache: CacheCounters) -> Totals {
         self.totals.cache = cache;
@@ -142,11 +130,6 @@ impl Telemetry {
             rejected: std::mem::take(&mut self.rejected),
             unreadable: std::mem::take(&mut self.unreadable),
         }
-    }
-
-    /// Begins a branch.
-    pub(crate) fn begin_branch(&mut self, branch: Branch) {
-        self.branch = branch;
     }
 
     /// Notes that no branch above this height is known. Times count from the last one.
@@ -205,11 +188,6 @@ impl Telemetry {
         self.cache_bytes_max = self.cache_bytes_max.max(cache.bytes);
     }
 
-    /// Notes how signatures were verified so far.
-    pub(crate) fn set_signature_counts(&mut self, counts: SignatureCounts) {
-        self.totals.signatures = counts;
-    }
-
     /// Notes that a flush has ended, or a wait for one. `flushed` is what it wrote, if it
     /// succeeded; `done` is the difference in the cache's counters.
     pub(crate) fn flush_ended(&mut self, done: &FlushCounters, flushed: Option<Flushed>, waited: Duration) {
@@ -217,16 +195,6 @@ impl Telemetry {
         self.totals.flushes += done.flushes;
         self.totals.flush_changes += done.changes;
         self.totals.stages.add(Stage::Flush, done.time, waited);
-    }
-
-    /// Notes that a window was rolled back, and its blocks are resolved one at a time.
-    pub(crate) fn window_rolled_back(&mut self) {
-        self.totals.windows_rolled_back += 1;
-    }
-
-    /// Notes that the connecting thread waited for a flush because the cache was full.
-    pub(crate) fn flush_waited(&mut self) {
-        self.totals.flush_waits += 1;
     }
 
     /// Notes that a block waited a little for a flush.
@@ -274,11 +242,6 @@ impl Telemetry {
     pub(crate) fn take_findings(&mut self, findings: &mut ImportFindings) {
         self.rejected.append(&mut findings.rejected);
         self.unreadable.append(&mut findings.unreadable);
-    }
-
-    /// Notes how many bytes the active chain has before a run.
-    pub(crate) fn set_chain_bytes(&mut self, bytes: u64) {
-        self.chain_bytes = bytes;
     }
 
     fn progress(&self, height: u32, tip_time: u32, cache: &CacheState) -> Progress {
