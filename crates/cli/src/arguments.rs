@@ -20,12 +20,14 @@ use self::mirror::MirrorArguments;
 pub(crate) use self::shared::{
     DataArguments, EngineArguments, Force, FromFilesArguments, SetArguments, is_standard, or_standard_input, params_of,
 };
-pub(crate) use self::values::{Endpoint, HexBytes, SignaturesArgument};
-use self::values::{HashesArgument, network, parse_hex, parse_mebibytes, parse_threads};
+pub(crate) use self::values::{Endpoint, HexBytes};
+use self::values::{hashes, network, parse_hex, parse_mebibytes, parse_threads, signatures};
 use crate::log::Format;
 use blockmill_block::{BlockHash, Network, OutPoint};
+use blockmill_chain::Signatures;
 #[cfg(feature = "generate")]
 use blockmill_chaingen::Profile;
+use blockmill_coins::stats::Hashes;
 #[cfg(feature = "descriptors")]
 use blockmill_descriptors::IndexRange;
 use clap::{Args, Parser, Subcommand};
@@ -138,8 +140,8 @@ pub(crate) struct SubmitArguments {
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
     /// How signatures are verified, as for connect
-    #[arg(long, value_name = "HOW", default_value = "one-by-one")]
-    pub(crate) signatures: SignaturesArgument,
+    #[arg(long, value_name = "HOW", default_value = "one-by-one", value_parser = signatures())]
+    pub(crate) signatures: Signatures,
     /// Add the number of coins and the hash of the UTXO set to every answer
     #[arg(long)]
     pub(crate) utxo: bool,
@@ -173,8 +175,8 @@ pub(crate) struct VerifyArguments {
     pub(crate) par: Option<usize>,
     /// How signatures are verified, as for connect [default: one-by-one for one block, auto with
     /// --blocks]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) signatures: Option<SignaturesArgument>,
+    #[arg(long, value_name = "HOW", value_parser = signatures())]
+    pub(crate) signatures: Option<Signatures>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -195,8 +197,8 @@ pub(crate) struct StatsArguments {
     #[command(flatten)]
     pub(crate) set: SetArguments,
     /// Hashes of the set to compute
-    #[arg(long, value_name = "HASHES", default_value = "both")]
-    pub(crate) hash: HashesArgument,
+    #[arg(long, value_name = "HASHES", default_value = "both", value_parser = hashes())]
+    pub(crate) hash: Hashes,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -398,13 +400,13 @@ mod tests {
         let connect = "blockmill connect --blocks a --data d";
         let submit = "blockmill submit --data d";
         let verify = "blockmill verify --blocks a --network regtest";
-        let defaults = [Some(SignaturesArgument::Auto), Some(SignaturesArgument::OneByOne), None];
+        let defaults = [Some(Signatures::Auto), Some(Signatures::OneByOne), None];
         for (line, default) in [connect, submit, verify].into_iter().zip(defaults) {
             assert_eq!(parsed(line), default);
             for (word, argument) in [
-                ("auto", SignaturesArgument::Auto),
-                ("one-by-one", SignaturesArgument::OneByOne),
-                ("lanes", SignaturesArgument::Lanes),
+                ("auto", Signatures::Auto),
+                ("one-by-one", Signatures::OneByOne),
+                ("lanes", Signatures::Lanes),
             ] {
                 assert_eq!(parsed(&format!("{line} --signatures {word}")), Some(argument));
             }

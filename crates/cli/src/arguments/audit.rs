@@ -1,8 +1,9 @@
 //! The arguments of `blockmill audit`.
 
 use super::shared::{Force, PageArguments};
-use super::values::{HexBytes, SignaturesArgument, network, parse_hex, parse_threads};
+use super::values::{HexBytes, network, parse_hex, parse_threads, signatures};
 use blockmill_block::Network;
+use blockmill_chain::Signatures;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -50,8 +51,8 @@ pub(crate) struct AuditWork {
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub(crate) par: Option<usize>,
     /// How signatures are verified, as for connect
-    #[arg(long, value_name = "HOW", default_value = "auto")]
-    pub(crate) signatures: SignaturesArgument,
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = signatures())]
+    pub(crate) signatures: Signatures,
     #[command(flatten)]
     pub(crate) page: PageArguments,
 }

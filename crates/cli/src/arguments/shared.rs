@@ -1,8 +1,8 @@
 //! Arguments that several commands have.
 
 use super::values::{
-    AssumeValid, HexBytes, SignaturesArgument, network, parse_assume_valid, parse_hex, parse_mebibytes, parse_seconds,
-    parse_threads,
+    AssumeValid, HexBytes, network, parse_assume_valid, parse_hex, parse_mebibytes, parse_seconds, parse_threads,
+    signatures,
 };
 use crate::failure::Failure;
 #[cfg(feature = "http")]
@@ -11,6 +11,7 @@ use crate::listener::{Command, Listener};
 use crate::verifier::Verifier;
 use blockmill_block::Network;
 use blockmill_blockfiles::{FileError, NewFile};
+use blockmill_chain::Signatures;
 use blockmill_datadir::{ChainId, Earlier, Status};
 use blockmill_engine::{Engine, EngineBuilder};
 use blockmill_rules::Params;
@@ -120,8 +121,8 @@ pub(crate) struct FromFilesArguments {
     #[arg(long, value_name = "HASH", default_value = "0", value_parser = parse_assume_valid)]
     pub(crate) assume_valid: AssumeValid,
     /// How signatures are verified: many at once in lanes, or one by one
-    #[arg(long, value_name = "HOW", default_value = "auto")]
-    pub(crate) signatures: SignaturesArgument,
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = signatures())]
+    pub(crate) signatures: Signatures,
     /// Wait while another process has the data directory
     #[arg(long)]
     pub(crate) wait: bool,

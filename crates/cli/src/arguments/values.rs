@@ -4,59 +4,13 @@ use blockmill_block::{BlockHash, Network, hex};
 use blockmill_chain::Signatures;
 use blockmill_coins::stats::Hashes;
 use blockmill_tables::product::ProductKind;
-use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-/// The hashes of a set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum HashesArgument {
-    /// No hash: the figures alone
-    None,
-    /// hash_serialized_3
-    Serialized,
-    /// MuHash
-    Muhash,
-    /// Both
-    Both,
-}
-
-impl From<HashesArgument> for Hashes {
-    fn from(argument: HashesArgument) -> Self {
-        match argument {
-            HashesArgument::None => Self::Neither,
-            HashesArgument::Serialized => Self::Serialized,
-            HashesArgument::Muhash => Self::MuHash,
-            HashesArgument::Both => Self::Both,
-        }
-    }
-}
-
 /// Bytes given in hex. Clap would read a plain `Vec` as an option that may be repeated.
 #[derive(Debug, Clone)]
 pub(crate) struct HexBytes(pub(crate) Vec<u8>);
-
-/// How signatures are verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SignaturesArgument {
-    /// In lanes for blocks with over two weeks of work above them, else one by one
-    Auto,
-    /// By libsecp256k1 alone
-    OneByOne,
-    /// In lanes for all blocks
-    Lanes,
-}
-
-impl From<SignaturesArgument> for Signatures {
-    fn from(argument: SignaturesArgument) -> Self {
-        match argument {
-            SignaturesArgument::Auto => Self::Auto,
-            SignaturesArgument::OneByOne => Self::OneByOne,
-            SignaturesArgument::Lanes => Self::Lanes,
-        }
-    }
-}
 
 /// A block hash, or 0 for none.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +27,37 @@ pub(super) fn network() -> impl TypedValueParser<Value = Network> {
         }
     });
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Network>())
+}
+
+/// One of some words, each with its help.
+fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    words: [(&'static str, &'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    let values = words.map(|(word, help, _)| PossibleValue::new(word).help(help));
+    PossibleValuesParser::new(values).try_map(move |given| {
+        let found = words.iter().find(|(word, ..)| *word == given);
+        found.map(|(.., value)| *value).ok_or("it is none of the words")
+    })
+}
+
+/// The hashes of a set.
+pub(super) fn hashes() -> impl TypedValueParser<Value = Hashes> {
+    one_of([
+        ("none", "No hash: the figures alone", Hashes::Neither),
+        ("serialized", "hash_serialized_3", Hashes::Serialized),
+        ("muhash", "MuHash", Hashes::MuHash),
+        ("both", "Both", Hashes::Both),
+    ])
+}
+
+/// How signatures are verified.
+pub(super) fn signatures() -> impl TypedValueParser<Value = Signatures> {
+    const AUTO: &str = "In lanes for blocks with over two weeks of work above them, else one by one";
+    one_of([
+        ("auto", AUTO, Signatures::Auto),
+        ("one-by-one", "By libsecp256k1 alone", Signatures::OneByOne),
+        ("lanes", "In lanes for all blocks", Signatures::Lanes),
+    ])
 }
 
 /// The names of flat tables of blocks.

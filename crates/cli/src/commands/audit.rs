@@ -62,7 +62,7 @@ fn whole(
     threads: usize,
     live: Option<Arc<dyn Listener>>,
 ) -> Result<u8, Failure> {
-    let (start, signatures) = (Instant::now(), arguments.work.signatures.into());
+    let (start, signatures) = (Instant::now(), arguments.work.signatures);
     let mut meter = EngineMeter::with_live(live.clone());
     let verifier = Arc::new(verifier(signatures));
     let auditor = Auditor::new(&verifier, threads, signatures, stop);
@@ -112,7 +112,7 @@ fn part(
     let key = Key::read(&arguments.key)?;
     // A name that is taken is refused before hours of work.
     let mut new = arguments.force.begin(&arguments.out)?;
-    let signatures = arguments.work.signatures.into();
+    let signatures = arguments.work.signatures;
     if let Some(live) = &live {
         live.network(arguments.network.name());
     }

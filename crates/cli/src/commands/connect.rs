@@ -52,7 +52,7 @@ pub(crate) fn options_from_files(arguments: &FromFilesArguments) -> Result<Optio
     check_sources(&arguments.blocks)?;
     Ok(Options {
         assume_valid: arguments.assume_valid.0,
-        signatures: arguments.signatures.into(),
+        signatures: arguments.signatures,
         ..options(&arguments.engine)?
     })
 }

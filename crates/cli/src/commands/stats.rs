@@ -84,7 +84,7 @@ fn validated(snapshot_height: Option<u32>, audit: Option<&Mark>) -> String {
 /// Prints the figures of the UTXO set, with the keys of Core's `gettxoutsetinfo`.
 pub(crate) fn run(arguments: &StatsArguments) -> Result<u8, Failure> {
     signals::end_at_once()?;
-    let (source, hashes) = (&arguments.set, Hashes::from(arguments.hash));
+    let (source, hashes) = (&arguments.set, arguments.hash);
     let (set, figures) = compute(&source.data, source.at.earlier(), hashes)?;
     let (audit, status) = audit(&set, &figures, hashes);
     let (disk_size, store_memory) = (set.store().disk_size()?, set.store().memory());

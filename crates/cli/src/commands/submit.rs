@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &SubmitArguments) -> Result<u8, Failure> {
     let stop = options.stop;
     let options = Options {
         stop: Arc::default(),
-        signatures: arguments.signatures.into(),
+        signatures: arguments.signatures,
         ..options
     };
     let verifier = verifier(options.signatures);

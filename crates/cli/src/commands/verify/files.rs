@@ -124,7 +124,7 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<u8, Failure> {
     let options = FilesOptions {
         only: arguments.hash,
         threads: threads(arguments.par),
-        signatures: arguments.signatures.map_or(Signatures::Auto, Into::into),
+        signatures: arguments.signatures.unwrap_or(Signatures::Auto),
     };
     let verifier = Arc::new(verifier(options.signatures));
     let report = verify_files(

@@ -79,7 +79,7 @@ pub(super) fn run(
         height,
         threads: threads(arguments.par),
         proof_of_work: true,
-        signatures: arguments.signatures.map_or(Signatures::OneByOne, Into::into),
+        signatures: arguments.signatures.unwrap_or(Signatures::OneByOne),
     };
     let verifier = Arc::new(verifier(options.signatures));
     let hash = block.hash();
