@@ -49,7 +49,7 @@ impl Live {
 
 impl Listener for Live {
     fn waits_for_lock(&self) {
-        self.lock().set_state(State::WaitingForLock);
+        self.lock().state = State::WaitingForLock;
     }
 
     fn opened(&self, network: &'static str, height: u32, totals: LiveTotals) {

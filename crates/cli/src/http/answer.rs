@@ -27,7 +27,7 @@ const METRICS: &str = "text/plain; version=0.0.4";
 
 /// Answers a request.
 pub(super) fn answer<B: hyper::body::Body>(site: &Site, request: &Request<B>) -> Response<String> {
-    if let Err((status, why)) = check(request, site.is_loopback()) {
+    if let Err((status, why)) = check(request, site.is_loopback) {
         return refusal(status, why);
     }
     let is_wanted = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -39,9 +39,9 @@ pub(super) fn answer<B: hyper::body::Body>(site: &Site, request: &Request<B>) ->
             refusal
         }
         "/" => {
-            let mut page = response(StatusCode::OK, HTML, site.page.html());
+            let mut page = response(StatusCode::OK, HTML, site.page.html.clone());
             page.headers_mut()
-                .insert(header::CONTENT_SECURITY_POLICY, site.page.policy());
+                .insert(header::CONTENT_SECURITY_POLICY, site.page.policy.clone());
             page
         }
         "/metrics" => response(StatusCode::OK, METRICS, site.metrics()),

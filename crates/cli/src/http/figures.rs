@@ -39,29 +39,21 @@ pub(super) enum State {
 }
 
 impl State {
-    pub(super) const ALL: [Self; 8] = [
-        Self::Starting,
-        Self::WaitingForLock,
-        Self::ReadingHeaders,
-        Self::Connecting,
-        Self::Verifying,
-        Self::ReadingCoins,
-        Self::AtTheTip,
-        Self::Stopping,
+    /// All of them, in their order, with their words in JSON and in the metrics.
+    pub(super) const ALL: [(Self, &'static str); 8] = [
+        (Self::Starting, "starting"),
+        (Self::WaitingForLock, "waiting_for_lock"),
+        (Self::ReadingHeaders, "reading_headers"),
+        (Self::Connecting, "connecting"),
+        (Self::Verifying, "verifying"),
+        (Self::ReadingCoins, "reading_coins"),
+        (Self::AtTheTip, "at_the_tip"),
+        (Self::Stopping, "stopping"),
     ];
 
-    /// Its word in JSON and in the metrics.
+    /// Its word.
     pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::WaitingForLock => "waiting_for_lock",
-            Self::ReadingHeaders => "reading_headers",
-            Self::Connecting => "connecting",
-            Self::Verifying => "verifying",
-            Self::ReadingCoins => "reading_coins",
-            Self::AtTheTip => "at_the_tip",
-            Self::Stopping => "stopping",
-        }
+        Self::ALL[self as usize].1
     }
 }
 
@@ -174,31 +166,27 @@ impl Figures {
         }
     }
 
-    pub(super) fn set_state(&mut self, state: State) {
-        self.state = state;
-    }
-
     pub(super) fn opened(&mut self, network: &'static str, height: u32, totals: LiveTotals) {
         self.live_totals = Some(totals);
         self.network = Some(network);
         self.start_height = Some(height);
-        self.set_state(State::Starting);
+        self.state = State::Starting;
     }
 
     fn reads_headers(&mut self) {
         // A follower at the tip reads a few headers for each block.
         if self.state != State::AtTheTip {
-            self.set_state(State::ReadingHeaders);
+            self.state = State::ReadingHeaders;
         }
     }
 
     pub(super) fn progress(&mut self, progress: &Progress) {
         let remaining = progress.best_height.saturating_sub(progress.height);
-        self.set_state(match self.command {
+        self.state = match self.command {
             "audit" => State::Verifying,
             _ if self.has_caught_up && remaining <= AT_TIP => State::AtTheTip,
             _ => State::Connecting,
-        });
+        };
         self.progress = Some(*progress);
         self.totals = self.live_totals.as_ref().map(LiveTotals::get).or(self.totals);
     }
@@ -248,7 +236,7 @@ impl Figures {
     fn caught_up(&mut self, tip: &Tip) {
         self.tip = Some(tip.hash);
         self.has_caught_up = true;
-        self.set_state(State::AtTheTip);
+        self.state = State::AtTheTip;
     }
 
     pub(super) fn event(&mut self, event: &Event<'_>) {
@@ -259,7 +247,7 @@ impl Figures {
             Event::Disconnected(change) => self.disconnected(change.block.hash(), change.height),
             Event::CaughtUp(tip) => self.caught_up(tip),
             Event::Indexing(_) => self.reads_headers(),
-            Event::Coins { .. } => self.set_state(State::ReadingCoins),
+            Event::Coins { .. } => self.state = State::ReadingCoins,
             Event::Progress(progress) => self.progress(progress),
             _ => {}
         }

@@ -15,8 +15,8 @@ const SCRIPT_HERE: &str = "/* script */";
 
 /// The page, and what a browser may load for it.
 pub(super) struct Page {
-    html: String,
-    policy: HeaderValue,
+    pub(super) html: String,
+    pub(super) policy: HeaderValue,
 }
 
 impl Page {
@@ -32,14 +32,6 @@ impl Page {
             // It has no character that a header may not have.
             policy: HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'")),
         }
-    }
-
-    pub(super) fn html(&self) -> String {
-        self.html.clone()
-    }
-
-    pub(super) fn policy(&self) -> HeaderValue {
-        self.policy.clone()
     }
 }
 
@@ -80,14 +72,14 @@ mod tests {
     #[test]
     fn style_and_script_are_in_the_page_as_they_are() {
         let page = Page::new();
-        let html = page.html();
+        let html = page.html;
         for (tag, text) in [("style", STYLE), ("script", SCRIPT)] {
             let (_, rest) = html.split_once(&format!("<{tag}>")).unwrap();
             let (inner, _) = rest.split_once(&format!("</{tag}>")).unwrap();
             assert_eq!(inner, text);
             assert!(!text.contains(&format!("</{tag}")) && !text.contains('\r'));
             let hash = base64(&sha256(text.as_bytes()));
-            assert!(page.policy().to_str().unwrap().contains(&hash));
+            assert!(page.policy.to_str().unwrap().contains(&hash));
         }
         assert!(!html.contains("http://") && !html.contains("https://") && html.is_ascii());
     }

@@ -32,9 +32,9 @@ pub(super) fn text_of(snapshot: &Snapshot) -> String {
         build_info::CORE
     );
     add_head(&mut text, "blockmill_state", "gauge", "1 for what the command does");
-    for state in State::ALL {
+    for (state, name) in State::ALL {
         let is_now = u8::from(state == snapshot.state);
-        let _ = writeln!(text, "blockmill_state{{state=\"{}\"}} {is_now}", state.name());
+        let _ = writeln!(text, "blockmill_state{{state=\"{name}\"}} {is_now}");
     }
     for row in &ROWS {
         if let Some(value) = (row.value)(snapshot) {

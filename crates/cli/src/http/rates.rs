@@ -35,7 +35,7 @@ pub(super) struct Rates {
     begun: Option<Instant>,
     counts: Recent<Count>,
     threads: ThreadTimes,
-    latest: Latest,
+    pub(super) latest: Latest,
 }
 
 impl Rates {
@@ -64,16 +64,12 @@ impl Rates {
         }
         self.latest.threads = self.threads.look(at);
     }
-
-    pub(super) fn latest(&self) -> &Latest {
-        &self.latest
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::Command;
+    use crate::listener::Command;
     use blockmill_chain::Progress;
     use std::sync::Arc;
 
@@ -107,7 +103,7 @@ mod tests {
         let (mut rates, start) = (Rates::default(), Instant::now());
         let mut add = |step: u32, blocks, inputs| {
             rates.add(&figures(blocks, inputs), start + STEP * step);
-            rates.latest().inputs_per_second
+            rates.latest.inputs_per_second
         };
         // One look has no rate.
         assert_eq!(add(0, 0, 0), 0.0);

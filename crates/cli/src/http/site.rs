@@ -32,7 +32,7 @@ pub(super) struct Site {
     live: Arc<Live>,
     stop: Arc<AtomicBool>,
     /// Whether only this machine reaches it.
-    is_loopback: bool,
+    pub(super) is_loopback: bool,
     pub(super) page: Page,
     rates: RefCell<Rates>,
     directory: RefCell<Directory>,
@@ -57,10 +57,6 @@ impl Site {
         }
     }
 
-    pub(super) fn is_loopback(&self) -> bool {
-        self.is_loopback
-    }
-
     /// Counts a connection or a request. Returns whether it must wait.
     pub(super) fn spend(&self) -> bool {
         let spent = self.spent.get() + 1;
@@ -79,7 +75,7 @@ impl Site {
     fn look(&self) -> Texts {
         let figures = self.live.read();
         let sizes = self.directory.borrow_mut().sizes(figures.directory.as_deref());
-        let latest = self.rates.borrow().latest().clone();
+        let latest = self.rates.borrow().latest.clone();
         let snapshot = Snapshot::new(figures, self.stop.load(Ordering::Relaxed), latest, sizes);
         Texts {
             at: Instant::now(),
