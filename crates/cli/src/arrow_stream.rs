@@ -15,7 +15,7 @@ pub(crate) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// Encodes a stream.
 pub(crate) struct ArrowStream {
-    schema: Arc<Schema>,
+    pub(crate) schema: Arc<Schema>,
     options: IpcWriteOptions,
 }
 
@@ -26,10 +26,6 @@ impl ArrowStream {
             schema: Arc::new(schema),
             options: IpcWriteOptions::default(),
         }
-    }
-
-    pub(crate) fn schema(&self) -> &Arc<Schema> {
-        &self.schema
     }
 
     /// What a stream begins with.

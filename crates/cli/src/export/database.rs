@@ -53,7 +53,7 @@ pub(crate) struct GrowingTable {
     path: PathBuf,
     table: &'static Table,
     writer: TableWriter,
-    manifest: Manifest,
+    pub(crate) manifest: Manifest,
     /// Heights that the table is to have.
     heights: RangeInclusive<u32>,
     /// Rows of the partition that is being written.
@@ -335,11 +335,6 @@ impl GrowingTable {
         let shallow = next.max(deep.saturating_add(1))..=last;
         let deep = Some(next..=deep).filter(|deep| !deep.is_empty());
         deep.into_iter().chain(shallow.map(|height| height..=height)).collect()
-    }
-
-    /// What the rows from a height on rest on, where that is known.
-    pub(crate) fn state_at(&self, height: u32) -> Option<Vec<u8>> {
-        self.manifest.state_at(height)
     }
 
     /// Appends rows. They come in the order of heights.

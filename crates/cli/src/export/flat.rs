@@ -155,13 +155,13 @@ impl Encoder {
             Self::Jsonl => Piece::Bytes(rows.jsonl()),
             #[cfg(feature = "tables")]
             Self::Parquet(encoder, ids) => {
-                let batch = rows.into_arrow(encoder.schema(), *ids);
+                let batch = rows.into_arrow(&encoder.schema, *ids);
                 Piece::Columns(encoder.encode(&batch.map_err(parquet::errors::ParquetError::from)?)?)
             }
             #[cfg(feature = "tables")]
             Self::Arrow(stream, ids) => {
                 let mut bytes = Vec::new();
-                stream.write_batch(&rows.into_arrow(stream.schema(), *ids)?, &mut bytes)?;
+                stream.write_batch(&rows.into_arrow(&stream.schema, *ids)?, &mut bytes)?;
                 Piece::Bytes(bytes)
             }
             #[cfg(feature = "tables")]

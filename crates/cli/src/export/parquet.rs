@@ -33,7 +33,7 @@ impl Memory for EncodedColumns {
 
 /// Encodes the columns of row groups. Several threads may do so at once.
 pub(crate) struct ColumnEncoder {
-    schema: Arc<Schema>,
+    pub(crate) schema: Arc<Schema>,
     factory: ArrowRowGroupWriterFactory,
 }
 
@@ -73,10 +73,6 @@ impl ColumnEncoder {
         let writer = ArrowWriter::try_new(io::sink(), Arc::clone(&schema), Some(properties))?;
         let (_, factory) = writer.into_serialized_writer()?;
         Ok(Self { schema, factory })
-    }
-
-    pub(crate) fn schema(&self) -> &Arc<Schema> {
-        &self.schema
     }
 
     /// Encodes a row group.

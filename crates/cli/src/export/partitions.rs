@@ -52,7 +52,7 @@ pub(crate) struct Partitions<'a> {
     of: &'a FolderTable,
     blocks: &'a ChainBlocks,
     origin: &'a Origin,
-    manifest: Manifest,
+    pub(crate) manifest: Manifest,
     /// Heights that the table is to have.
     heights: RangeInclusive<u32>,
     /// The first heights of partitions that need not be written.
@@ -234,11 +234,6 @@ impl<'a> Partitions<'a> {
     /// Writes the manifest.
     fn save(&self) -> Result<(), Failure> {
         self.manifest.write(&self.of.folder)
-    }
-
-    /// What the rows from a height on rest on, where that is known.
-    pub(crate) fn state_at(&self, height: u32) -> Option<Vec<u8>> {
-        self.manifest.state_at(height)
     }
 
     /// Keeps what is still true of a table.

@@ -22,6 +22,6 @@ pub(crate) fn stream() -> Result<ArrowStream, ArrowError> {
 /// Appends a batch of events.
 pub(crate) fn write_events(stream: &ArrowStream, events: &[Event], bytes: &mut Vec<u8>) -> Result<(), ArrowError> {
     let (_, values) = fields_and_values(event_columns(events)?);
-    let batch = RecordBatch::try_new(Arc::clone(stream.schema()), values)?;
+    let batch = RecordBatch::try_new(Arc::clone(&stream.schema), values)?;
     stream.write_batch(&batch, bytes)
 }

@@ -112,7 +112,7 @@ impl Transactions<'_> {
         let encode = |rows: Vec<TransactionRow>| {
             let batch = TransactionRow::columns(&rows).and_then(|columns| {
                 let (_, values) = fields_and_values(columns);
-                RecordBatch::try_new(Arc::clone(encoder.schema()), values)
+                RecordBatch::try_new(Arc::clone(&encoder.schema), values)
             });
             // The columns have copies, and rows take more memory.
             drop(rows);

@@ -97,9 +97,9 @@ impl Output<'_> {
     fn state_at(&self, height: u32) -> Option<Vec<u8>> {
         match self {
             Self::File(_) => None,
-            Self::Folder(partitions) => partitions.state_at(height),
+            Self::Folder(partitions) => partitions.manifest.state_at(height),
             #[cfg(feature = "tables")]
-            Self::Database(table) => table.state_at(height),
+            Self::Database(table) => table.manifest.state_at(height),
         }
     }
 }
