@@ -9,7 +9,7 @@
 //! The last line is a checksum of those before it.
 
 use crate::error::AuditError;
-use crate::key::{RunId, name_of};
+use crate::key::{RunId, name, name_of};
 use blockmill_block::hash::sha256d;
 use blockmill_block::{BlockHash, hex};
 use blockmill_blockfiles::{FileError, NewFile, open_regular};
@@ -17,7 +17,6 @@ use blockmill_coins::stats::Hashes;
 use blockmill_coins::{StoreError, UtxoStats};
 use blockmill_datadir::UtxoSet;
 use std::cmp::Ordering;
-use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -58,9 +57,10 @@ pub enum MarkError {
     },
 }
 
-/// Names a store: a hash of its identity.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StoreName(pub [u8; 16]);
+name! {
+    /// Names a store: a hash of its identity.
+    StoreName
+}
 
 impl StoreName {
     /// The name of a set's store. None if the store has no identity.
@@ -71,18 +71,6 @@ impl StoreName {
 
     fn wanted(set: &UtxoSet) -> Result<Self, MarkError> {
         Self::of(set)?.ok_or_else(|| no_identity(set))
-    }
-}
-
-impl fmt::Display for StoreName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(&self.0))
-    }
-}
-
-impl fmt::Debug for StoreName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

@@ -37,7 +37,7 @@ impl<V: ScriptVerifier + 'static> Auditor<'_, V> {
         let workplace = resume.map(|path| Workplace::open(path, blocks, states(blocks, set)));
         let workplace = workplace.transpose()?;
         let key = match &workplace {
-            Some(workplace) => workplace.key().clone(),
+            Some(workplace) => workplace.key.clone(),
             None => Key::draw()?,
         };
         let ranges = match &workplace {

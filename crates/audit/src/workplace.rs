@@ -29,7 +29,7 @@ pub(crate) struct Workplace {
     path: PathBuf,
     /// The directory, locked.
     _lock: File,
-    key: Key,
+    pub(crate) key: Key,
     /// The files of the chain, as they were when this was opened.
     states: FileStates,
     /// Those that were there, and are of the chain, sorted by height.
@@ -102,10 +102,6 @@ impl Workplace {
             states,
             kept,
         })
-    }
-
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
     }
 
     /// The parts that were there.
