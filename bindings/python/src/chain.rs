@@ -61,9 +61,8 @@ impl Chain {
 
     /// By the name that data directories and manifests have.
     #[getter]
-    fn network(&self) -> PyResult<&'static str> {
-        let network: Result<Network, _> = self.network.parse();
-        Ok(network.map_err(|why| usage(format!("network: {why}")))?.name())
+    fn network(&self) -> &'static str {
+        self.blocks.params().network.name()
     }
 
     #[getter]
@@ -100,7 +99,6 @@ impl Chain {
         is_alone: bool,
     ) -> PyResult<Rows> {
         self.process.check()?;
-        let network: Network = self.network.parse().map_err(|why| usage(format!("network: {why}")))?;
         let wanted = Wanted {
             kind: kind_of(name)?,
             first,
@@ -110,7 +108,7 @@ impl Chain {
             may_be_partial,
             is_alone,
         };
-        Ok(py.detach(|| rows(&self.blocks, network, &wanted))?)
+        Ok(py.detach(|| rows(&self.blocks, self.blocks.params().network, &wanted))?)
     }
 
     /// Ranges of heights for parts, each with its bytes of blocks.

@@ -18,10 +18,22 @@ pub(crate) struct Opened {
     pub(crate) chain_id: ChainId,
     pub(crate) tip: Tip,
     pub(crate) lookup: CoinLookup,
-    pub(crate) chain: OnceLock<Arc<ChainBlocks>>,
+    chain: OnceLock<Arc<ChainBlocks>>,
 }
 
 impl Opened {
+    pub(crate) fn new(path: PathBuf, blocks: Vec<PathBuf>, threads: usize, lookup: CoinLookup) -> Self {
+        Self {
+            path,
+            blocks,
+            threads,
+            chain_id: lookup.directory().chain_id().clone(),
+            tip: lookup.tip(),
+            lookup,
+            chain: OnceLock::new(),
+        }
+    }
+
     /// The set as it is after the block that was the tip.
     pub(crate) fn set(&self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<UtxoSet, Fault> {
         let set = UtxoSet::open(&self.path, self.threads)?;

@@ -20,8 +20,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 
 /// A number of coins, and their sum in satoshi.
 type Sum = (u64, i128);
@@ -74,15 +74,7 @@ pub(crate) fn open_set(
 ) -> PyResult<Set> {
     let threads = threads(threads_wanted)?;
     let lookup = py.detach(|| CoinLookup::open(&path)).map_err(Fault::from)?;
-    Ok(Set::of(Opened {
-        path,
-        blocks,
-        threads,
-        chain_id: lookup.directory().chain_id().clone(),
-        tip: lookup.tip(),
-        lookup,
-        chain: OnceLock::new(),
-    }))
+    Ok(Set::of(Opened::new(path, blocks, threads, lookup)))
 }
 
 #[pymethods]
@@ -118,15 +110,8 @@ impl Set {
             let earlier = Earlier { height, sources };
             Ok::<_, Fault>(lookup.at(earlier, opened.threads, stop, observer)?)
         })?;
-        Ok(Self::of(Opened {
-            path: opened.path.clone(),
-            blocks: opened.blocks.clone(),
-            threads: opened.threads,
-            chain_id: opened.chain_id.clone(),
-            tip: lookup.tip(),
-            lookup,
-            chain: OnceLock::new(),
-        }))
+        let (path, blocks) = (opened.path.clone(), opened.blocks.clone());
+        Ok(Self::of(Opened::new(path, blocks, opened.threads, lookup)))
     }
 
     /// The coin of an outpoint as a dictionary, or none.
