@@ -14,3 +14,16 @@ pub use std::hint::spin_loop;
 pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(blockmill_loom))]
 pub use std::thread::yield_now;
+
+/// Makes a constructor const, except under loom, whose atomics have none that is.
+macro_rules! const_fn {
+    ($(#[$doc:meta])* pub const fn $($rest:tt)*) => {
+        #[cfg(not(blockmill_loom))]
+        $(#[$doc])*
+        pub const fn $($rest)*
+        #[cfg(blockmill_loom)]
+        $(#[$doc])*
+        pub fn $($rest)*
+    };
+}
+pub(crate) use const_fn;

@@ -1,5 +1,6 @@
 //! A lock over a semaphore of one permit.
 
+use crate::atomic::const_fn;
 use crate::semaphore::Semaphore;
 #[cfg(not(blockmill_loom))]
 use std::time::{Duration, Instant};
@@ -39,19 +40,12 @@ impl Default for CriticalSection {
 }
 
 impl CriticalSection {
-    /// A section that no thread is in.
-    #[cfg(not(blockmill_loom))]
-    pub const fn new() -> Self {
-        Self {
-            semaphore: Semaphore::new(1),
-        }
-    }
-
-    /// A section that no thread is in.
-    #[cfg(blockmill_loom)]
-    pub fn new() -> Self {
-        Self {
-            semaphore: Semaphore::new(1),
+    const_fn! {
+        /// A section that no thread is in.
+        pub const fn new() -> Self {
+            Self {
+                semaphore: Semaphore::new(1),
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 //! waiter sees after `wait` what the signalling thread did before `set`. A sleeper expects `CLEAR`,
 //! so it does not fall asleep after a `set` that it has not seen.
 
-use crate::atomic::Ordering;
+use crate::atomic::{Ordering, const_fn};
 use crate::wait::{Deadline, WaitResult, WaitState};
 #[cfg(not(blockmill_loom))]
 use std::time::Duration;
@@ -38,19 +38,12 @@ macro_rules! event {
         }
 
         impl $name {
-            /// A clear event.
-            #[cfg(not(blockmill_loom))]
-            pub const fn new() -> Self {
-                Self {
-                    state: WaitState::new(CLEAR),
-                }
-            }
-
-            /// A clear event.
-            #[cfg(blockmill_loom)]
-            pub fn new() -> Self {
-                Self {
-                    state: WaitState::new(CLEAR),
+            const_fn! {
+                /// A clear event.
+                pub const fn new() -> Self {
+                    Self {
+                        state: WaitState::new(CLEAR),
+                    }
                 }
             }
 

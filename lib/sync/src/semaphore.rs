@@ -91,7 +91,7 @@
 //!
 //! Fairness among newcomers, and an order among waiters.
 
-use crate::atomic::Ordering;
+use crate::atomic::{Ordering, const_fn};
 use crate::backoff::Backoff;
 use crate::wait::{Deadline, WaitResult, WaitState};
 use std::time::Duration;
@@ -170,27 +170,16 @@ pub struct Semaphore {
 const _: () = assert!(size_of::<Semaphore>() == 8);
 
 impl Semaphore {
-    /// A semaphore with `permits` permits.
-    ///
-    /// # Panics
-    /// If `permits` is more than [`PERMITS_MAX`].
-    #[cfg(not(blockmill_loom))]
-    pub const fn new(permits: u32) -> Self {
-        assert!(permits <= PERMITS_MAX, "too many permits");
-        Self {
-            state: WaitState::new(permits as u64),
-        }
-    }
-
-    /// A semaphore with `permits` permits.
-    ///
-    /// # Panics
-    /// If `permits` is more than [`PERMITS_MAX`].
-    #[cfg(blockmill_loom)]
-    pub fn new(permits: u32) -> Self {
-        assert!(permits <= PERMITS_MAX, "too many permits");
-        Self {
-            state: WaitState::new(permits.into()),
+    const_fn! {
+        /// A semaphore with `permits` permits.
+        ///
+        /// # Panics
+        /// If `permits` is more than [`PERMITS_MAX`].
+        pub const fn new(permits: u32) -> Self {
+            assert!(permits <= PERMITS_MAX, "too many permits");
+            Self {
+                state: WaitState::new(permits as u64),
+            }
         }
     }
 

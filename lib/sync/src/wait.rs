@@ -41,7 +41,7 @@
 //! - An order among waiters. Linux promises none.
 //! - A reason for every end of a sleep: sleeps may end spuriously.
 
-use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering, const_fn};
 
 /// How a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,20 +71,14 @@ macro_rules! wait_on {
         }
 
         impl $name {
-            /// A state with this value.
-            #[cfg(not(blockmill_loom))]
-            pub const fn new(value: $value) -> Self {
-                Self {
-                    state: <$atomic>::new(value),
-                }
-            }
-
-            /// A state with this value.
-            #[cfg(blockmill_loom)]
-            pub fn new(value: $value) -> Self {
-                Self {
-                    state: <$atomic>::new(value),
-                    sleepers: model::Sleepers::default(),
+            const_fn! {
+                /// A state with this value.
+                pub const fn new(value: $value) -> Self {
+                    Self {
+                        state: <$atomic>::new(value),
+                        #[cfg(blockmill_loom)]
+                        sleepers: model::Sleepers::default(),
+                    }
                 }
             }
 
