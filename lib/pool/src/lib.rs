@@ -126,23 +126,18 @@ mod in_order;
 #[cfg(not(blockmill_loom))]
 mod pool;
 
+#[cfg(not(blockmill_loom))]
+pub use crate::{
+    handle::{Producer, WorkSourceHandle},
+    helpers::Helpers,
+    pool::ThreadPool,
+    scope::Scope,
+    spawn::JoinHandle,
+    threads::ThreadPoolOptions,
+    work_source::WorkSource,
+    worker::AWAKE_FOR,
+};
 pub use blockmill_sync::{Panic, contain};
-#[cfg(not(blockmill_loom))]
-pub use handle::{Producer, WorkSourceHandle};
-#[cfg(not(blockmill_loom))]
-pub use helpers::Helpers;
-#[cfg(not(blockmill_loom))]
-pub use pool::ThreadPool;
-#[cfg(not(blockmill_loom))]
-pub use scope::Scope;
-#[cfg(not(blockmill_loom))]
-pub use spawn::JoinHandle;
-#[cfg(not(blockmill_loom))]
-pub use threads::ThreadPoolOptions;
-#[cfg(not(blockmill_loom))]
-pub use work_source::WorkSource;
-#[cfg(not(blockmill_loom))]
-pub use worker::AWAKE_FOR;
 
 #[cfg(all(test, blockmill_loom))]
 mod tests;
