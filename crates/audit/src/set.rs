@@ -13,7 +13,6 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use thiserror::Error;
 
 /// The set that an audit is about.
 #[derive(Clone, Copy)]
@@ -139,15 +138,6 @@ fn of_batch(fingerprinter: &Fingerprinter, batch: &[(OutPoint, Coin)]) -> (Finge
     (fingerprint, start.elapsed())
 }
 
-/// Why the coins of a snapshot are not added up.
-#[derive(Debug, Error)]
-enum SetError {
-    #[error(transparent)]
-    Snapshot(#[from] SnapshotError),
-    #[error(transparent)]
-    Audit(#[from] AuditError),
-}
-
 /// The sums of a snapshot, whose base has this height.
 pub(crate) fn of_snapshot(
     path: &Path,
@@ -161,16 +151,13 @@ pub(crate) fn of_snapshot(
     let reader = open(path, magic)?;
     let metadata = *reader.metadata();
     let mut adding = SetReader::new(Some(metadata.coins), stop, observer);
-    let read = for_each_batch_of(
+    for_each_batch_of(
         reader.chunks(base_height),
         threads,
-        &|batch: Batch| Ok::<_, SetError>(of_batch(fingerprinter, &batch)),
-        &mut |batch| Ok(adding.add(&batch)?),
-    );
-    read.map_err(|error| match error {
-        SetError::Snapshot(error) => AuditError::snapshot(path)(error),
-        SetError::Audit(error) => error,
-    })?;
+        AuditError::snapshot(path),
+        &|batch: Batch| Ok(of_batch(fingerprinter, &batch)),
+        &mut |batch| adding.add(&batch),
+    )?;
     Ok(SetSums {
         block: metadata.base,
         coins: adding.fingerprint,

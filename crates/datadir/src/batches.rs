@@ -64,14 +64,18 @@ pub(crate) fn for_each<T: Send, E: Send + From<StoreError>>(
 /// this one alone if the system starts no others.
 ///
 /// # Errors
-/// Those of the file, of `convert` and of `take`.
-pub fn for_each_batch_of<T: Send, E: Send + From<SnapshotError>>(
+/// Those of the file, as `failed` makes them, of `convert` and of `take`.
+pub fn for_each_batch_of<T: Send, E: Send>(
     chunks: SnapshotChunks<impl Read + Send>,
     threads: usize,
+    failed: impl Fn(SnapshotError) -> E + Copy + Sync,
     convert: &(dyn Fn(Batch) -> Result<T, E> + Sync),
     take: &mut dyn FnMut(T) -> Result<(), E>,
 ) -> Result<(), E> {
-    let decode = |chunk: Result<SnapshotChunk, SnapshotError>| convert(chunk?.coins()?);
+    let decode = |chunk: Result<SnapshotChunk, SnapshotError>| {
+        let coins = chunk.and_then(|chunk| chunk.coins());
+        convert(coins.map_err(failed)?)
+    };
     // Without threads this one does everything.
     let helpers = Helpers::start(threads).unwrap_or_default();
     helpers.in_order(chunks, decode, |converted| take(converted?))

@@ -23,7 +23,6 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use thiserror::Error;
 
 /// Where coins come from.
 enum Source {
@@ -116,13 +115,7 @@ impl Source {
                 // The head was read off the input, and comes before the rest of it.
                 let input = head.chain(BufReader::with_capacity(1 << 20, input));
                 let reader = SnapshotReader::new(input, *magic).map_err(failed)?;
-                let convert = |batch| convert(batch).map_err(ReadError::Other);
-                let mut take = |converted| take(converted).map_err(ReadError::Other);
-                let read = for_each_batch_of(reader.chunks(u32::MAX), cores(), &convert, &mut take);
-                read.map_err(|error| match error {
-                    ReadError::Snapshot(error) => failed(error),
-                    ReadError::Other(failure) => failure,
-                })
+                for_each_batch_of(reader.chunks(u32::MAX), cores(), failed, convert, take)
             }
         }
     }
@@ -138,15 +131,6 @@ const SNAPSHOT_BASE_AT: u64 = SNAPSHOT_MAGIC_AT + 4;
 fn part<const BYTES: usize>(head: &[u8], at: u64) -> [u8; BYTES] {
     let part = head.get(at as usize..).and_then(<[u8]>::first_chunk);
     part.copied().unwrap_or([0; BYTES])
-}
-
-/// Why the coins of a snapshot are not exported.
-#[derive(Debug, Error)]
-enum ReadError {
-    #[error(transparent)]
-    Snapshot(#[from] SnapshotError),
-    #[error(transparent)]
-    Other(Failure),
 }
 
 fn snapshot_failure(path: &Path, error: SnapshotError) -> Failure {
