@@ -8,7 +8,7 @@
 //! A database that is not there is written under a temporary name. One that goes on is changed in
 //! one transaction: a kill leaves the one from before.
 
-use crate::export::kept::{self, DEPTH_MAX, Kept};
+use crate::export::kept::{DEPTH_MAX, Kept};
 use crate::export::manifest::{BYTES_MAX, Description, Keeper, Manifest, Partition, checksum, rows_of};
 use crate::export::metadata::Metadata;
 use crate::export::sqlite::{TableWriter, begin_new, close, write_metadata};
@@ -273,11 +273,7 @@ impl GrowingTable {
     /// Keeps what is still true of the table, and removes the rows above.
     fn go_on_with(&mut self, found: Manifest, connection: &Connection, blocks: &ChainBlocks) -> Result<(), Failure> {
         let rows_found = rows_of(&found.partitions);
-        let table = kept::Table {
-            path: &self.path,
-            anew: ANEW,
-        };
-        let kept = Kept::of(found, &table, blocks, *self.heights.end())?;
+        let kept = Kept::of(found, (&self.path, ANEW), blocks, *self.heights.end())?;
         let rows_kept = rows_of(&kept.on_chain);
         let last_kept = kept.on_chain.last().map(|partition| partition.to);
         if !self.has_rows(connection, rows_found, rows_kept, last_kept)? {

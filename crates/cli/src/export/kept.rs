@@ -19,20 +19,18 @@ pub(crate) struct Kept {
     pub(crate) off_chain: Vec<Partition>,
 }
 
-/// What a message says of a table that is there.
-pub(crate) struct Table<'a> {
-    /// What has its manifest.
-    pub(crate) path: &'a Path,
-    /// How it is made anew.
-    pub(crate) anew: &'static str,
-}
-
 impl Kept {
-    /// Of a table that is to end at height `last` of a chain.
+    /// Of a table that is to end at height `last` of a chain. Messages name `path`, which has its
+    /// manifest, and how it is made anew.
     ///
     /// # Errors
     /// That it would lose what no reorganisation takes away.
-    pub(crate) fn of(found: Manifest, table: &Table<'_>, blocks: &ChainBlocks, last: u32) -> Result<Self, Failure> {
+    pub(crate) fn of(
+        found: Manifest,
+        (path, anew): (&Path, &str),
+        blocks: &ChainBlocks,
+        last: u32,
+    ) -> Result<Self, Failure> {
         let is_on_chain = |partition: &Partition| {
             let hash = blocks.hash(partition.to);
             hash.is_ok_and(|hash| hash.to_string() == partition.hash)
@@ -41,7 +39,7 @@ impl Kept {
         if let Some(above) = on_chain.iter().find(|partition| partition.to > last) {
             return Err(Failure::Usage(format!(
                 "{}: the table there goes to height {} or above, and this export would end at height {last}",
-                table.path.display(),
+                path.display(),
                 above.to
             )));
         }
@@ -54,20 +52,20 @@ impl Kept {
                 format!(
                     "{}: the table there goes to height {}, and the chain that the block files show ends at height \
                      {tip}: records may hide blocks",
-                    table.path.display(),
+                    path.display(),
                     above.to
                 ),
                 Some(advice::OF_HIDDEN),
             )));
         }
         let kept = Self { on_chain, off_chain };
-        kept.check_depth(table, tip)?;
+        kept.check_depth((path, anew), tip)?;
         Ok(kept)
     }
 
     /// Refuses to remove what no reorganisation takes away: the table is that of another chain, or
     /// this one lacks its last blocks.
-    fn check_depth(&self, table: &Table<'_>, tip: u32) -> Result<(), Failure> {
+    fn check_depth(&self, (path, anew): (&Path, &str), tip: u32) -> Result<(), Failure> {
         let (Some(first), Some(last)) = (self.off_chain.first(), self.off_chain.last()) else {
             return Ok(());
         };
@@ -83,9 +81,9 @@ impl Kept {
         Err(Failure::Usage(format!(
             "{}: the table there goes to height {}, and the chain, which ends at height {tip}, {common}: that is no \
              reorganisation; nothing was removed; connect first if the directory is behind, else {}",
-            table.path.display(),
+            path.display(),
             last.to,
-            table.anew
+            anew
         )))
     }
 }

@@ -10,7 +10,7 @@
 //! those that are gone. What it leaves is what an export into a new folder leaves.
 
 use crate::export::flat::{Form, Piece, Writer};
-use crate::export::kept::{self, DEPTH_MAX, Kept};
+use crate::export::kept::{DEPTH_MAX, Kept};
 use crate::export::manifest::{Description, Manifest, NAME, Partition, rows_of};
 use crate::export::metadata::Origin;
 use crate::export::table::{Written, WrittenFiles};
@@ -239,11 +239,8 @@ impl<'a> Partitions<'a> {
     /// Keeps what is still true of a table.
     fn go_on_with(&mut self, found: Manifest) -> Result<(), Failure> {
         let last = *self.heights.end();
-        let table = kept::Table {
-            path: &self.of.path_of(NAME),
-            anew: "--force makes the table anew",
-        };
-        let kept = Kept::of(found, &table, self.blocks, last)?;
+        let path = self.of.path_of(NAME);
+        let kept = Kept::of(found, (&path, "--force makes the table anew"), self.blocks, last)?;
         let (there, damaged): (Vec<_>, Vec<_>) = kept
             .on_chain
             .into_iter()

@@ -22,19 +22,12 @@ pub(super) struct PlannedTable {
     pub(super) out: PathBuf,
 }
 
-/// Tables in folders.
-struct InFolders {
-    /// Blocks of a partition.
-    size: u32,
-    existing: Existing,
-}
-
 /// How tables are laid out.
 enum Layout {
     /// Each in a file.
     Files,
-    /// Each in a folder.
-    Folders(InFolders),
+    /// Each in a folder, in partitions of so many blocks.
+    Folders { size: u32, existing: Existing },
     /// All in one database, which goes on.
     #[cfg(feature = "tables")]
     Database { is_there: bool },
@@ -167,7 +160,7 @@ impl Plan {
         let plan = Self {
             from: arguments.pass.from.or(known.map(|(.., from)| from)).unwrap_or(0),
             tables: kinds.into_iter().map(table).collect(),
-            layout: Layout::Folders(InFolders { size, existing }),
+            layout: Layout::Folders { size, existing },
         };
         // What is refused is refused before blocks are read.
         for table in plan.folder_tables(None).into_iter().flatten() {
@@ -202,7 +195,7 @@ impl Plan {
     /// What is said if a signal ends the pass early.
     pub(super) fn stopped(&self) -> fn(PathBuf) -> Failure {
         match self.layout {
-            Layout::Folders(_) => Failure::StoppedBetween,
+            Layout::Folders { .. } => Failure::StoppedBetween,
             #[cfg(feature = "tables")]
             Layout::Database { is_there: true } => Failure::StoppedAppend,
             _ => Failure::Stopped,
@@ -227,7 +220,7 @@ impl Plan {
     /// The tables of folders, in order, unless each is to be a file. The network is known once
     /// blocks are.
     pub(super) fn folder_tables(&self, network: Option<Network>) -> Option<Vec<FolderTable>> {
-        let Layout::Folders(InFolders { size, existing }) = self.layout else {
+        let Layout::Folders { size, existing } = self.layout else {
             return None;
         };
         let table = |planned: &PlannedTable| {
