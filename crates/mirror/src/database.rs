@@ -49,7 +49,7 @@ const CHECK_CLIENT: &str = "SET client_connection_check_interval = '1s'";
 
 /// A database, and what goes on there.
 pub(crate) struct Database {
-    target: Target,
+    pub(crate) target: Target,
     identity: Identity,
     /// Whether something was written since the last failure.
     has_moved: AtomicBool,
@@ -78,17 +78,8 @@ impl Database {
         }
     }
 
-    /// What it is called in messages.
-    pub(crate) fn name(&self) -> &str {
-        &self.target.name
-    }
-
     pub(crate) fn witness(&self) -> &dyn Witness {
         &*self.witness
-    }
-
-    pub(crate) fn stop(&self) -> &AtomicBool {
-        &self.stop
     }
 
     /// Waits, unless the command is to stop.
@@ -181,7 +172,7 @@ impl Connection<'_> {
                     return Err(MirrorError::Busy(format!(
                         "another mirror has the schema {} of {}{process}",
                         schema.name(),
-                        self.database.name()
+                        self.database.target.name
                     )));
                 }
                 self.database.wait(LOCK_STEP)?;

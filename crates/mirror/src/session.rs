@@ -53,7 +53,7 @@ impl Mirror {
                     MirrorError::Corrupt(format!("the schema {name} is not as a mirror left it: {text}; {anew}"))
                 }
                 Fate::Encoding => {
-                    let (database, data) = (self.database.name(), self.options.data.display());
+                    let (database, data) = (&self.database.target.name, self.options.data.display());
                     MirrorError::Usage(format!(
                         "the encoding of the database {database} lacks a character of {data} or of the schema's name \
                          {name}: {text}; make the database with ENCODING 'UTF8'"
@@ -206,7 +206,7 @@ impl Mirror {
         if !is_there || !is_near {
             return Ok(None);
         }
-        match set.at(tip.height, self.database.stop(), &mut Heard(self.witness())) {
+        match set.at(tip.height, &self.options.stop, &mut Heard(self.witness())) {
             Ok(set) => Ok(Some(set)),
             Err(PastError::Stopped) => Err(MirrorError::Stopped),
             // A node may have removed the blocks.
@@ -295,7 +295,7 @@ impl Mirror {
             Ok(())
         };
         if self.options.follows {
-            let mut watch = OwnWatch::new(&self.options.data, self.database.stop());
+            let mut watch = OwnWatch::new(&self.options.data, &self.options.stop);
             let waits = |text: &str| self.witness().line(Level::Warning, "feed_waits", text, json!({}));
             follow::<MirrorError>(&mut feed, &mut watch, &mut catch_up, &mut || true, &waits)?;
         } else {
