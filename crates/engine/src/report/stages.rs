@@ -31,28 +31,20 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// All stages, in the order of a block's way.
-    pub const ALL: [Self; 7] = [
-        Self::Read,
-        Self::Decode,
-        Self::Fetch,
-        Self::Resolve,
-        Self::Check,
-        Self::Commit,
-        Self::Flush,
+    /// All stages with their names in reports, in the order of a block's way.
+    pub const ALL: [(Self, &'static str); 7] = [
+        (Self::Read, "read"),
+        (Self::Decode, "decode"),
+        (Self::Fetch, "fetch"),
+        (Self::Resolve, "resolve"),
+        (Self::Check, "check"),
+        (Self::Commit, "commit"),
+        (Self::Flush, "flush"),
     ];
 
     /// The stage's name in reports.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Decode => "decode",
-            Self::Fetch => "fetch",
-            Self::Resolve => "resolve",
-            Self::Check => "check",
-            Self::Commit => "commit",
-            Self::Flush => "flush",
-        }
+        Self::ALL[self as usize].1
     }
 }
 
@@ -82,7 +74,7 @@ impl Stages {
 
     /// The stages with their names, in the order of a block's way.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, StageTime)> {
-        Stage::ALL.into_iter().map(|stage| (stage.name(), self.get(stage)))
+        Stage::ALL.into_iter().map(|(stage, name)| (name, self.get(stage)))
     }
 }
 

@@ -126,7 +126,7 @@ fn killed_in_each_stage_it_goes_on() {
     let expected = (found, undo_data(&data, &blocks));
 
     let mut resumed = 0;
-    for stage in Stage::ALL {
+    for (stage, _) in Stage::ALL {
         let count = counts[stage as usize].load(Ordering::Relaxed);
         let mut killed = 0;
         for kill in 0..KILLS {
