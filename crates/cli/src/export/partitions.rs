@@ -177,13 +177,9 @@ impl FolderTable {
         self.description.name_at(height, self.form.ending())
     }
 
-    fn path_of(&self, file: &str) -> PathBuf {
-        self.folder.join(file)
-    }
-
     /// Whether the file of a partition is there, as far as that shows without reading it.
     fn has_file(&self, partition: &Partition) -> bool {
-        let found = std::fs::metadata(self.path_of(partition.file()));
+        let found = std::fs::metadata(self.folder.join(partition.file()));
         found.is_ok_and(|found| found.is_file() && Some(found.len()) == partition.bytes)
     }
 }
@@ -239,7 +235,7 @@ impl<'a> Partitions<'a> {
     /// Keeps what is still true of a table.
     fn go_on_with(&mut self, found: Manifest) -> Result<(), Failure> {
         let last = *self.heights.end();
-        let path = self.of.path_of(NAME);
+        let path = self.of.folder.join(NAME);
         let kept = Kept::of(found, (&path, "--force makes the table anew"), self.blocks, last)?;
         let (there, damaged): (Vec<_>, Vec<_>) = kept
             .on_chain
@@ -282,7 +278,7 @@ impl<'a> Partitions<'a> {
         let FolderTable { table, form, .. } = self.of;
         let (from, to) = heights.clone().into_inner();
         let metadata = self.origin.of_blocks(from, to, self.blocks.hash(to)?);
-        let path = self.of.path_of(&self.of.name_at(from));
+        let path = self.of.folder.join(&self.of.name_at(from));
         // What is replaced is this partition when it was not full.
         let file = NewFile::hidden(&path, self.manifest.has(from))?;
         let writer = Writer::open(table, *form, Target::File(file), &metadata)?;
