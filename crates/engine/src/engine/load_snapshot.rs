@@ -142,10 +142,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 let (loading, disk) = (loaded.loading.clone(), Arc::clone(self.data.directory().disk()));
                 let path = self.data.directory().path().to_owned();
                 let adopted = self.adopt(loaded);
-                if adopted.is_err() {
-                    remove_loaded(&*disk, &path, &loading);
-                }
-                adopted.map(|()| stats)
+                adopted.inspect_err(|_| remove_loaded(&*disk, &path, &loading))?;
+                Ok(stats)
             }
             Err(error) => {
                 // The reason is that of the load.
@@ -228,19 +226,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
                 wanted,
             }),
         });
-        match outcome {
-            Ok((stats, commit)) => Ok(Loaded {
-                stats,
-                loading,
-                tip,
-                base,
-                commit,
-            }),
-            Err(error) => {
-                remove_loaded(&*disk, &path_of_directory, &loading);
-                Err(error)
-            }
-        }
+        let (stats, commit) = outcome.inspect_err(|_| remove_loaded(&*disk, &path_of_directory, &loading))?;
+        Ok(Loaded {
+            stats,
+            loading,
+            tip,
+            base,
+            commit,
+        })
     }
 
     /// Makes a store that was loaded the store of the directory: first the headers up to the base

@@ -89,7 +89,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
     /// Any [`ConnectError`]. An invalid block is no error.
     pub fn submit(&mut self, bytes: Vec<u8>, observer: &mut dyn Observer) -> Result<Submission, ConnectError> {
         let (pipeline, mut run) = self.parts(observer);
-        let mark = run.reporter.mark();
+        let mark = run.reporter.telemetry.mark();
         let submission = validate_and_connect(pipeline, &mut run, bytes, mark);
         // The answer and the events have said them.
         run.reporter.forget_since(mark);

@@ -221,10 +221,7 @@ impl Telemetry {
     pub(crate) fn take_own_findings(&mut self, findings: &mut ImportFindings) {
         if !findings.rejected.is_empty() || !findings.unreadable.is_empty() {
             self.take_findings(findings);
-            self.own = FindingsMark {
-                rejected: self.rejected.len(),
-                unreadable: self.unreadable.len(),
-            };
+            self.own = self.mark();
         }
     }
 
@@ -242,6 +239,14 @@ impl Telemetry {
     pub(crate) fn take_findings(&mut self, findings: &mut ImportFindings) {
         self.rejected.append(&mut findings.rejected);
         self.unreadable.append(&mut findings.unreadable);
+    }
+
+    /// The present number of findings.
+    pub(crate) fn mark(&self) -> FindingsMark {
+        FindingsMark {
+            rejected: self.rejected.len(),
+            unreadable: self.unreadable.len(),
+        }
     }
 
     fn progress(&self, height: u32, tip_time: u32, cache: &CacheState) -> Progress {
@@ -286,14 +291,6 @@ impl Reporter<'_> {
     pub(crate) fn unreadable(&mut self, unreadable: Unreadable) {
         self.observer.event(&Event::Unreadable(&unreadable));
         self.telemetry.unreadable.push(unreadable);
-    }
-
-    /// The present number of findings.
-    pub(crate) fn mark(&self) -> FindingsMark {
-        FindingsMark {
-            rejected: self.telemetry.rejected.len(),
-            unreadable: self.telemetry.unreadable.len(),
-        }
     }
 
     /// The blocks rejected since a mark.
