@@ -7,8 +7,7 @@
 use crate::index::HeaderIndex;
 use crate::insert::insert_records;
 use crate::positions::FoundPositions;
-use crate::report::events::{Event, Indexing};
-use crate::report::observer::Observer;
+use crate::report::events::{Event, Indexing, Observer};
 use blockmill_block::{Block, Magic};
 use blockmill_blockfiles::{BlockFiles, Damage, FileError, Record, ScanDepth, ScanProgress, Skipped};
 use blockmill_rules::RejectKind;

@@ -23,7 +23,7 @@ use crate::store_file::is_nameless;
 use blockmill_blockfiles::read_regular;
 use blockmill_chain::index::HeaderIndex;
 use blockmill_chain::positions::{FoundPositions, PositionsHealth};
-use blockmill_chain::report::observer::Observer;
+use blockmill_chain::report::events::Observer;
 use blockmill_coins::Tip;
 use findings::STOPPED;
 use std::path::Path;

@@ -5,8 +5,7 @@ use crate::utxo_set::UtxoSet;
 use blockmill_block::{Coin, OutPoint};
 use blockmill_blockfiles::disk::Disk;
 use blockmill_blockfiles::{FileError, NewFile};
-use blockmill_chain::report::events::Event;
-use blockmill_chain::report::observer::Observer;
+use blockmill_chain::report::events::{Event, Observer};
 use blockmill_coins::stats::Hashes;
 use blockmill_coins::{
     Before, Change, Changes, CoinRef, CoinStore, LastCommit, SnapshotError, SnapshotReader, StatsBuilder, StoreError,

@@ -9,7 +9,7 @@ use crate::past::{Earlier, Past, PastError};
 use crate::store_file::{open_to_read, store_to_read};
 use blockmill_block::{Coin, OutPoint};
 use blockmill_chain::chain_blocks::ChainBlocks;
-use blockmill_chain::report::observer::Observer;
+use blockmill_chain::report::events::Observer;
 use blockmill_coins::{CoinIterator, CoinStore, LastCommit, MemoryStore, StoreError, Tip};
 use blockmill_pool::Helpers;
 use blockmill_store_log::Lookup;

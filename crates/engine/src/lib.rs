@@ -64,9 +64,9 @@ pub mod inspect {
     pub use blockmill_datadir::doctor;
 }
 
+pub use blockmill_chain::report::events::Observer;
 pub use blockmill_chain::report::events::{BlockChange, Event, Indexing, Level, Older, Progress};
 pub use blockmill_chain::report::findings::Rejected;
-pub use blockmill_chain::report::observer::Observer;
 pub use blockmill_chain::report::signatures::Signatures;
 pub use blockmill_chain::report::wholeness::{NotWhole, RunOutcome, Wholeness};
 pub use blockmill_chain::{BlockReadError, ChainBlocks, SpendingBlock, SpendingTransaction};

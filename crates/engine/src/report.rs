@@ -19,7 +19,7 @@ pub(crate) mod trace;
 
 pub use blockmill_chain::report::{
     Indexing, Leftover, NotWhole, Observer, Progress, Rejected, RunOutcome, Unreadable, Wholeness, events, findings,
-    observer, signatures, wholeness,
+    signatures, wholeness,
 };
 pub use connect_report::{ConnectReport, Halt};
 pub use stages::{Span, Stage, StageTime, Stages};

@@ -1,7 +1,6 @@
 //! An observer that hears of blocks once they are durable.
 
-use blockmill_chain::report::events::{BlockChange, Event};
-use blockmill_chain::report::observer::Observer;
+use blockmill_chain::report::events::{BlockChange, Event, Observer};
 use blockmill_chain::spending_block::SpendingBlock;
 use blockmill_coins::Tip;
 use blockmill_datadir::{Cursor, Feed, FeedError, FeedEvent};

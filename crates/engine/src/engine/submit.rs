@@ -7,7 +7,7 @@ use crate::pipeline::state::{Pipeline, Run};
 use crate::report::telemetry::FindingsMark;
 use blockmill_block::{Block, BlockHash};
 use blockmill_chain::index::{BlockId, HeaderRefusal};
-use blockmill_chain::report::observer::Observer;
+use blockmill_chain::report::events::Observer;
 use blockmill_rules::{Reject, RejectKind, ScriptVerifier};
 
 /// What became of a block.

@@ -1,6 +1,6 @@
 //! Files that are missing, moved, linked, of another kind, or of another network.
 
-use super::{Answers, clear, command, write};
+use super::{Answers, TIP, clear, command, write};
 use crate::common::core_folder::made;
 use crate::common::{Scratch, blockmill, run};
 use std::os::unix::fs::symlink;
