@@ -99,7 +99,7 @@ test: kernel-deps fetch python-modules postgres
 # Tests that do without Core's kernel library: no CMake, no Boost, none of its C++. A cfg leaves out the
 # tests beside it. The command's own tests do much that is Linux's: a few of them are here. This runs
 # on macOS, and under qemu for ARM64.
-SMALL_CRATES := sync pool checkqueue workqueue block blockfiles descriptors rules script coinmap coins store-log fetch validate chain datadir checks engine tables audit chaingen faultdisk realdata cli
+SMALL_CRATES := sync pool checkqueue workqueue block blockfiles descriptors rules script coinmap coins store-log fetch validate chain datadir checks engine tables audit mirror chaingen faultdisk realdata cli
 SMALL_PACKAGES := $(addprefix -p blockmill-,$(SMALL_CRATES)) -p secp256k1-lanes -p sha256-lanes
 SMALL_TARGETS := --lib --bins $(addprefix --test ,it queue in_order pool spawn mass fetcher)
 SMALL_CLI := --test cli-it -- demo:: real_chains:: conformance::
