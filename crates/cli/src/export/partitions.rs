@@ -278,7 +278,7 @@ impl<'a> Partitions<'a> {
         let FolderTable { table, form, .. } = self.of;
         let (from, to) = heights.clone().into_inner();
         let metadata = self.origin.of_blocks(from, to, self.blocks.hash(to)?);
-        let path = self.of.folder.join(&self.of.name_at(from));
+        let path = self.of.folder.join(self.of.name_at(from));
         // What is replaced is this partition when it was not full.
         let file = NewFile::hidden(&path, self.manifest.has(from))?;
         let writer = Writer::open(table, *form, Target::File(file), &metadata)?;

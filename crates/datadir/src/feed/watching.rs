@@ -27,6 +27,9 @@ pub trait Watching {
     fn wait(&mut self, is_due: bool) -> bool;
 
     /// Returns whether the feed has something to tell.
+    ///
+    /// # Errors
+    /// As [`Feed::poll`].
     fn poll(&mut self, feed: &mut Feed) -> Result<bool, FeedError>;
 }
 
