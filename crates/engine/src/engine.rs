@@ -163,7 +163,7 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.telemetry.live.clone()
     }
 
-    /// What threads did, with [`Options::trace`]. Who does not take spans out has them all in memory.
+    /// What threads did, with [`Options::trace`](crate::Options::trace). Who does not take spans out has them all in memory.
     pub fn spans(&self) -> Spans {
         Spans(self.telemetry.trace.clone())
     }

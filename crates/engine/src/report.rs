@@ -3,7 +3,6 @@
 //!
 //! - `telemetry`: where the engine gathers all of it;
 //! - [`connect_report`]: the result of a run;
-//! - [`figures`]: who hears the figures of a run while it goes on;
 //! - `trace`: which thread did what when;
 //! - [`totals`]: what the engine did, in figures;
 //! - [`table`]: the names of these figures, and how they add up;
