@@ -421,7 +421,7 @@ fn a_block_that_makes_an_ancestor_fail_names_it() {
 fn it_starts_at_once() {
     const SECONDS_MAX: f64 = 0.010;
     // The machine may be busy: the best counts.
-    let starts = (0..10).map(|_| run(&mut command(&["--version"])).ends_with(0).seconds);
+    let starts = (0..50).map(|_| run(&mut command(&["--version"])).ends_with(0).seconds);
     let best = starts.fold(f64::INFINITY, f64::min);
     assert!(best < SECONDS_MAX, "{best} seconds");
 }
