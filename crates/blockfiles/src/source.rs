@@ -109,7 +109,7 @@ pub(crate) struct Source {
     target: PathBuf,
 }
 
-/// A name of a block file that leads to no regular file, and was passed over: its blocks are missing.
+/// The name of a block file that is not a regular file. It is skipped, so its blocks are missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// The name.

@@ -1,6 +1,6 @@
 //! What is said of blocks and chains, and who hears it.
 //!
-//! - [`events`]: what happens, whether it is worth a line in a log, and who hears it;
+//! - [`events`]: events, their log levels, and the observer that receives them;
 //! - [`wholeness`]: whether block files hold a whole chain;
 //! - [`findings`]: blocks that cannot be connected, and why;
 //! - [`signatures`]: how signatures are verified.

@@ -163,7 +163,8 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
         self.telemetry.live.clone()
     }
 
-    /// What threads did, with [`Options::trace`](crate::Options::trace). Who does not take spans out has them all in memory.
+    /// The spans of all threads, if [`Options::trace`](crate::Options::trace) is set. Spans stay in
+    /// memory until they are drained.
     pub fn spans(&self) -> Spans {
         Spans(self.telemetry.trace.clone())
     }

@@ -29,11 +29,11 @@ const STEP: Duration = Duration::from_millis(20);
 /// no effect: its transaction is not complete.
 const GRACE: Duration = Duration::from_millis(800);
 
-/// Brings the tables to the tip of a data directory, and follows it if that is asked for. Returns the
-/// block that the tables are at.
+/// Brings the tables to the tip of a data directory, and follows it if requested. Returns the block
+/// that the tables are at.
 ///
 /// # Errors
-/// [`MirrorError`]. The tables are at some block whatever happens, and the same call goes on from there.
+/// [`MirrorError`]. The tables are always consistent at some block; the same call resumes there.
 pub fn run(options: Options, witness: &Arc<dyn Witness>) -> Result<Tip, MirrorError> {
     let target = Target::new(&options.to, &**witness)?;
     until_stopped(&Arc::new(Mirror {

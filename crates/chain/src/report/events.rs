@@ -1,4 +1,4 @@
-//! What happens while an engine or a reader works, and who hears it.
+//! Events of an engine or a reader, and the trait that receives them.
 
 use crate::report::findings::{Rejected, Unreadable};
 use crate::report::signatures::SignatureWay;
@@ -129,8 +129,8 @@ pub struct BlockChange<'a> {
 pub enum Event<'a> {
     /// A block was connected to the tip of the active chain. All its rules hold.
     Connected(&'a BlockChange<'a>),
-    /// The tip of the active chain was disconnected, for a chain with more work, or for its equal that
-    /// came first.
+    /// The tip of the active chain was disconnected, in favor of a chain with more work, or of one
+    /// with equal work that was seen first.
     Disconnected(&'a BlockChange<'a>),
     /// Block files are being searched for headers; said often.
     Indexing(Indexing),
@@ -232,26 +232,27 @@ pub enum Event<'a> {
     FileReplaced(&'a Path),
 }
 
-/// Hears what happens, on the connecting thread.
+/// Receives events, on the connecting thread.
 ///
-/// An index may be built of [`Event::Connected`] and [`Event::Disconnected`]. What they say of blocks
-/// above the last flush is lost by a kill, and said again by the next run.
-/// So an index that is kept should hear of blocks once they are durable: by `DurableObserver` in
-/// `blockmill-engine`, which begins at the block that the index has handled last, or in another
-/// process by a feed of the data directory (`Feed` in `blockmill-datadir`).
+/// An index can be built from [`Event::Connected`] and [`Event::Disconnected`]. Blocks above the
+/// last flush are lost when the process is killed, and the next run connects them again. A
+/// persistent index should therefore receive blocks only once they are durable: from
+/// `DurableObserver` in `blockmill-engine`, which resumes after the last block that the index has
+/// handled, or in another process from a feed of the data directory (`Feed` in
+/// `blockmill-datadir`).
 pub trait Observer {
     /// Something has happened.
     fn event(&mut self, event: &Event<'_>);
 }
 
-/// Hears nothing.
+/// Ignores all events.
 impl Observer for () {
     fn event(&mut self, _: &Event<'_>) {}
 }
 
 impl Event<'_> {
-    /// So many coins of a set are done, up to this outpoint in the order of their keys. Transaction ids
-    /// are spread evenly, so their first bytes say how far that is.
+    /// Progress through a set whose coins are processed in key order, up to this outpoint.
+    /// Transaction ids are uniform, so their first bytes give the share.
     pub fn coins_up_to(coins: u64, outpoint: &OutPoint) -> Self {
         let [first, second, ..] = outpoint.txid.0;
         let share = f64::from(u16::from_be_bytes([first, second])) / 65_536.0;

@@ -220,7 +220,7 @@ impl CacheShard<'_> {
         }
     }
 
-    /// Makes a coin. Returns false, with nothing done, if a coin is there that must not be there, or
+    /// Creates a coin. Returns false and changes nothing if a coin is there that must not be, or
     /// if there is a live one, which is never replaced.
     ///
     /// # Errors

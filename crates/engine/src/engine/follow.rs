@@ -106,9 +106,9 @@ pub struct Follower<'e, V: ScriptVerifier + 'static> {
 }
 
 impl<V: ScriptVerifier + 'static> Engine<V> {
-    /// Connects what a node writes to its block files, and makes it durable, within a second, often at
-    /// once. Files may be rewritten, removed or made anew meanwhile. What cannot be read is reported, and
-    /// tried again.
+    /// Follows the block files of a running node. Each new block is connected and durable within a
+    /// second, often at once. Files may be rewritten, removed or replaced in the meantime. Read
+    /// errors are reported and retried.
     pub fn follow<'e>(&'e mut self, sources: &'e [PathBuf]) -> Follower<'e, V> {
         Follower {
             engine: self,
@@ -132,13 +132,14 @@ impl<V: ScriptVerifier + 'static> Engine<V> {
 }
 
 impl<V: ScriptVerifier + 'static> Follower<'_, V> {
-    /// Connects what there is, as [`Engine::connect`] does; later waits until the files may have changed,
-    /// and connects what is new. The observer hears of each block, and [`Event::CaughtUp`] when the chain
-    /// has moved and is durable. None once the stop flag of the options is set, or the engine has halted.
+    /// The first call connects all blocks, as [`Engine::connect`] does. Later calls wait until the
+    /// files may have changed, and connect new blocks. The observer receives each block, and
+    /// [`Event::CaughtUp`] once a new tip is durable. Returns none once the stop flag of the
+    /// options is set, or the engine has halted.
     ///
     /// # Errors
-    /// Any [`ConnectError`] of the first call; later those of the data directory. What was flushed before
-    /// is kept.
+    /// Any [`ConnectError`] of the first call; later those of the data directory. What was flushed
+    /// before is kept.
     pub fn next(&mut self, observer: &mut dyn Observer) -> Result<Option<ConnectReport>, ConnectError> {
         if !std::mem::replace(&mut self.has_begun, true) {
             let mut listener = Listener {
@@ -162,8 +163,8 @@ impl<V: ScriptVerifier + 'static> Follower<'_, V> {
         Ok(None)
     }
 
-    /// Waits until the files may have changed, and looks at them. None if they cannot be read now, or if
-    /// the stop flag is set.
+    /// Waits until the files may have changed, and updates the chain. Returns none if they cannot
+    /// be read at the moment, or if the stop flag is set.
     fn look(&mut self, observer: &mut dyn Observer) -> Result<Option<ConnectReport>, ConnectError> {
         let woken = self.watch.wait(self.engine.pipeline.stop());
         if woken == Woken::Stopped {

@@ -69,8 +69,7 @@ pub struct QueueTotals {
     pub memory_max: usize,
 }
 
-/// The totals of an engine for other threads, as they were at the last [`Event::Progress`]. All copies
-/// are of the same engine.
+/// The totals of an engine at its last [`Event::Progress`], for other threads. Clones share them.
 ///
 /// [`Event::Progress`]: blockmill_chain::Event::Progress
 #[derive(Debug, Clone, Default)]

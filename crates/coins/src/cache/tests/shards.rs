@@ -435,7 +435,7 @@ fn an_absence_counts_in_its_epoch() {
     assert_eq!(creates(&store, &mut cache, 3, None), (false, 2));
 }
 
-/// A coin that is known to be spent is created anew though the store cannot be read.
+/// A coin known to be spent can be created again even if reads of the store fail.
 #[test]
 fn a_marker_needs_no_store() {
     let (store, mut cache) = gated();
